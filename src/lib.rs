@@ -1,0 +1,25 @@
+//! The contract of refmill: the words that the trusted supervisor and the confined worker both speak.
+//!
+//! | module | what it names |
+//! | --- | --- |
+//! | [`job`] | what is asked of a worker: one image, one recipe, the wanted artifacts |
+//! | [`recipe`] | the tensors derived from one image, and [`geometry`], where their pixels come from |
+//! | [`limits`] | the finite bounds that hold before anything is allocated |
+//! | [`finding`] | what was wrong or remarkable, by stable code, and what was done about it |
+//! | [`report`] | what is answered: outcome, verdict, artifacts, times |
+//! | [`failure`] | why a job ended without artifacts, and who is to blame |
+//! | [`wire`] | how requests and events cross the process boundary, bounded both ways |
+//! | [`exit`] | the numbers that both programs end with |
+//!
+//! This crate touches no file, no socket, no clock and no device.
+#![forbid(unsafe_code)]
+
+pub mod exit;
+pub mod failure;
+pub mod finding;
+pub mod geometry;
+pub mod job;
+pub mod limits;
+pub mod recipe;
+pub mod report;
+pub mod wire;

@@ -1,0 +1,230 @@
+//! The one GPU that this process was given: pixels go up once, every tensor of the recipe comes back.
+//!
+//! Two streams and no device-wide wait: the copy stream takes one image's pixels and tables from a pinned slot, an
+//! event tells the compute stream, whose kernels resample, turn, normalise and lay out; the results come back
+//! through the slot's second pinned buffer, and only its own event is waited for. While one image is on the GPU the
+//! next can be submitted from another slot.
+//!
+//! The only place of this crate with `unsafe`: it calls the driver and launches kernels.
+#![allow(unsafe_code, reason = "the CUDA driver's calls and kernel launches have no safe form")]
+
+mod axes;
+mod error;
+mod kernels;
+mod pinned;
+mod slot;
+mod start;
+#[cfg(test)]
+mod tests;
+mod upload;
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use cudarc::driver::{CudaContext, CudaSlice, CudaStream};
+use refmill::recipe::TensorSpec;
+use refmill::report::Device;
+
+use crate::srgb::SrgbImage;
+use crate::tensors::{Derivation, Derived, Target, Work};
+
+use axes::Axes;
+pub use error::GpuError;
+use kernels::Kernels;
+use slot::{Ring, Slot};
+use upload::Staged;
+
+/// A context on the one visible GPU, its streams, kernels and buffers. Buffers grow to the largest image seen.
+#[derive(Debug)]
+pub struct Gpu {
+    // Fields drop in this order: a slot waits for its own work, and all go before the context.
+    ring: Ring,
+    work: WorkBuffers,
+    axes: Axes,
+    kernels: Kernels,
+    copy: Arc<CudaStream>,
+    compute: Arc<CudaStream>,
+    context: Arc<CudaContext>,
+    device: Device,
+}
+
+/// Device memory that only the compute stream touches, in the order of its work.
+#[derive(Debug)]
+struct WorkBuffers {
+    tall: CudaSlice<u8>,
+    small: CudaSlice<u8>,
+    tensors: CudaSlice<u8>,
+}
+
+/// Memory that a [`Gpu`] holds between images.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Held {
+    /// Page-locked host memory, in bytes.
+    pub pinned: u64,
+    /// Device memory, in bytes, without the context itself.
+    pub device: u64,
+}
+
+/// An image whose tensors are being made on the GPU. Dropped unfinished, it waits for that work and frees the slot.
+#[derive(Debug)]
+pub struct Pending {
+    slot: Slot,
+    targets: Vec<Target>,
+    places: Vec<usize>,
+    uploads: u32,
+    staging_micros: u64,
+}
+
+impl Gpu {
+    /// What this is, for the report.
+    #[must_use]
+    pub fn device(&self) -> Device {
+        self.device.clone()
+    }
+
+    /// Memory held between images.
+    #[must_use]
+    pub fn held(&self) -> Held {
+        let (pinned, input) = self.ring.held();
+        let work = [&self.work.tall, &self.work.small, &self.work.tensors];
+        let device = work.iter().map(|buffer| buffer.num_bytes() as u64).sum::<u64>() + input;
+        Held { pinned, device }
+    }
+
+    /// Derives all tensors of `specs`, and a mask of the image's alpha where it has any: byte for byte what
+    /// [`crate::tensors::cpu::CpuDevice`] makes.
+    ///
+    /// # Errors
+    /// [`GpuError::TooLarge`] for an image or tensors over the fixed bounds; [`GpuError::Cuda`] where the driver
+    /// fails, and then [`GpuError::is_sticky`] tells whether this process can go on.
+    pub fn derive(&mut self, image: &SrgbImage, specs: &[TensorSpec]) -> Result<Derivation, GpuError> {
+        let pending = self.submit(image, specs)?;
+        self.finish(pending)
+    }
+
+    /// Starts on an image and returns when its pixels are staged: they may be dropped or changed then.
+    ///
+    /// # Errors
+    /// As [`Gpu::derive`], and [`GpuError::Busy`] where every slot is taken by an unfinished image.
+    pub fn submit(&mut self, image: &SrgbImage, specs: &[TensorSpec]) -> Result<Pending, GpuError> {
+        let started = Instant::now();
+        let work = Work::new(image, specs);
+        let mut slot = self.ring.take(&self.context, &self.copy)?;
+        match self.enqueue(&mut slot, image, &work, started) {
+            Ok((places, uploads, staging_micros)) => {
+                Ok(Pending { slot, targets: work.targets, places, uploads, staging_micros })
+            }
+            Err(error) => {
+                self.settle(slot);
+                Err(error)
+            }
+        }
+    }
+
+    /// Waits for an image's tensors and copies them out of pinned memory.
+    ///
+    /// # Errors
+    /// [`GpuError::Cuda`] where the work failed on the GPU.
+    pub fn finish(&mut self, pending: Pending) -> Result<Derivation, GpuError> {
+        let Pending { mut slot, targets, places, uploads, staging_micros } = pending;
+        let result = collect(&mut slot, &targets, &places);
+        let times = slot.times();
+        self.ring.put(slot);
+        let (tensors, copied_micros) = result?;
+        let (upload_micros, derive_micros) = times?;
+        Ok(Derivation {
+            tensors,
+            uploads,
+            upload_micros: staging_micros.saturating_add(upload_micros),
+            derive_micros: derive_micros.saturating_add(copied_micros),
+        })
+    }
+
+    /// Puts one image's whole work on the two streams.
+    fn enqueue(
+        &mut self,
+        slot: &mut Slot,
+        image: &SrgbImage,
+        work: &Work,
+        started: Instant,
+    ) -> Result<(Vec<usize>, u32, u64), GpuError> {
+        let (places, total) = upload::spread(work.targets.iter().map(Target::bytes))?;
+        slot.prepare_readback(&self.context, total)?;
+        let passes = self.axes.passes(work);
+        let staged = Staged::write(slot, &self.context, &self.copy, image, &passes, work)?;
+        let staging_micros = micros(started);
+        let uploads = staged.upload(slot, &self.copy)?;
+        slot.hand_over(&self.copy, &self.compute)?;
+        let (tall, small) = staged.needs();
+        grow(&mut self.work.tall, &self.compute, tall, "device memory for one pass")?;
+        grow(&mut self.work.small, &self.compute, small, "device memory for resampled pixels")?;
+        grow(&mut self.work.tensors, &self.compute, total, "device memory for tensors")?;
+        self.run(slot, &staged, work, &places)?;
+        slot.read_back(&self.compute, &self.work.tensors, total)?;
+        Ok((places, uploads, staging_micros))
+    }
+
+    /// Launches the kernels: each resampling, then the tensors made from it.
+    fn run(&mut self, slot: &Slot, staged: &Staged, work: &Work, places: &[usize]) -> Result<(), GpuError> {
+        let WorkBuffers { tall, small, tensors } = &mut self.work;
+        for (index, pass) in staged.passes.iter().enumerate() {
+            self.kernels.resample(&self.compute, slot.input(), pass, tall, small)?;
+            let made = work.targets.iter().zip(&staged.tables).zip(places);
+            for ((target, &table), &place) in made.filter(|((target, _), _)| target.resampling == index) {
+                let put = kernels::Put { target, orientation: staged.orientation, table, place };
+                self.kernels.put(&self.compute, small, slot.input(), tensors, &put)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// After a failed submission: waits for what was already on the streams, so that the slot's memory is at rest.
+    fn settle(&mut self, slot: Slot) {
+        let copied = self.copy.synchronize();
+        let computed = self.compute.synchronize();
+        if copied.is_ok() && computed.is_ok() {
+            self.ring.put(slot);
+        }
+        // Otherwise the context is lost and the slot with it; the error that is returned already tells.
+    }
+}
+
+/// Copies the tensors of finished work out of the slot, and tells how long the copying took.
+fn collect(slot: &mut Slot, targets: &[Target], places: &[usize]) -> Result<(Vec<Derived>, u64), GpuError> {
+    let bytes = slot.wait()?;
+    let started = Instant::now();
+    let mut tensors = Vec::with_capacity(targets.len());
+    for (target, &place) in targets.iter().zip(places) {
+        let end = place.saturating_add(target.bytes());
+        let tensor =
+            bytes.get(place..end).ok_or(GpuError::Bounds { what: "readback", need: end, have: bytes.len() })?;
+        let (spec, plan) = (target.spec.clone(), target.plan);
+        tensors.push(Derived { spec, plan, shape: target.shape(), bytes: tensor.to_vec() });
+    }
+    Ok((tensors, micros(started)))
+}
+
+/// Makes a work buffer at least `bytes` long. Freeing is in the compute stream's order, so earlier work is safe.
+fn grow(
+    buffer: &mut CudaSlice<u8>,
+    stream: &Arc<CudaStream>,
+    bytes: usize,
+    what: &'static str,
+) -> Result<(), GpuError> {
+    if buffer.num_bytes() < bytes {
+        *buffer = allocate(stream, bytes, what)?;
+    }
+    Ok(())
+}
+
+/// Device memory of at least `bytes`, rounded up to a power of two so that growing is rare.
+fn allocate(stream: &Arc<CudaStream>, bytes: usize, what: &'static str) -> Result<CudaSlice<u8>, GpuError> {
+    let rounded = bytes.next_power_of_two().max(upload::ALIGNMENT);
+    // SAFETY: alloc leaves the memory unset, which is no undefined value for bytes that only kernels and copies
+    // read, and each writes what it reads later in the same stream's order.
+    unsafe { stream.alloc::<u8>(rounded) }.map_err(|error| GpuError::cuda(what, error))
+}
+
+fn micros(started: Instant) -> u64 {
+    u64::try_from(started.elapsed().as_micros()).unwrap_or(u64::MAX)
+}

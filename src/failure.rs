@@ -118,12 +118,12 @@ pub enum Stage {
     Decode,
     /// Pixels are converted to sRGB.
     Colour,
+    /// The repaired image is encoded.
+    Encode,
     /// Pixels are made available to the device, once.
     Upload,
     /// The recipe's tensors are derived on the device.
     Tensors,
-    /// The repaired image is encoded.
-    Encode,
     /// The report is written.
     Report,
     /// The supervisor publishes the artifacts.

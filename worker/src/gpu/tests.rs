@@ -216,6 +216,36 @@ fn measure(gpu: &mut Gpu, cpu: &mut CpuDevice, what: &str, image: &SrgbImage) {
     );
 }
 
+/// Milliseconds to write `bytes` pinned bytes: whole, and in pieces.
+fn staging(gpu: &Gpu, mut pinned: Pinned, source: &[u8]) -> Vec<f64> {
+    pinned.grow(&gpu.context, source.len()).unwrap();
+    let target = pinned.first(source.len()).unwrap();
+    let pieces = [source.len(), 4 << 20, 1 << 20, 256 << 10, 64 << 10, 16 << 10, 4096];
+    let time = |piece: &usize| {
+        milliseconds(9, || {
+            let pairs = target.chunks_mut(*piece).zip(source.chunks(*piece));
+            pairs.for_each(|(to, from)| to.copy_from_slice(from));
+        })
+    };
+    pieces.iter().map(time).collect()
+}
+
+#[test]
+#[ignore = "prints times, asserts nothing; run it by hand on a GPU with --ignored --nocapture"]
+fn times_of_staging() {
+    let Some(gpu) = gpu() else { return };
+    let mut own = vec![1; 1 << 26];
+    for (w, h) in [(4000, 3000), (1200, 900)] {
+        let image = noise(w, h, 1, false);
+        let combined = Pinned::towards_device("pinned memory for a test", 1 << 26);
+        let cached = Pinned::from_device("pinned memory for a test", 1 << 26);
+        eprintln!("write-combined {:.2?} ms", staging(&gpu, combined, image.rgb()));
+        eprintln!("cached         {:.2?} ms", staging(&gpu, cached, image.rgb()));
+        let pageable = milliseconds(9, || own[..image.rgb().len()].copy_from_slice(image.rgb()));
+        eprintln!("pageable       {pageable:.2} ms");
+    }
+}
+
 #[test]
 #[ignore = "prints times, asserts nothing; run it by hand on a GPU with --ignored --nocapture"]
 fn times_of_the_sdxl_tensors() {

@@ -272,3 +272,39 @@ fn safetensors_file_that_does_not_fit_is_over_the_limit() {
     let failure = safetensors_file::write(&mixed(), &metadata(), &mut room.as_mut_slice()).unwrap_err();
     assert_eq!(failure.code, refmill::failure::Code::OverLimit);
 }
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}
+
+fn milliseconds(mut work: impl FnMut()) -> f64 {
+    let one = |_| {
+        let started = std::time::Instant::now();
+        work();
+        started.elapsed().as_secs_f64() * 1e3
+    };
+    median((0..15).map(one).collect())
+}
+
+#[test]
+#[ignore = "prints times, asserts nothing; run it by hand, in release, with --ignored --nocapture"]
+fn times_of_the_sdxl_tensors_on_the_cpu() {
+    let mut device = CpuDevice::new();
+    let mut time = |what: &str, image: &SrgbImage, specs: &[refmill::recipe::TensorSpec]| {
+        let whole = milliseconds(|| drop(device.derive(image, specs).unwrap()));
+        eprintln!(
+            "| {} x {}, orientation {} | {what} | {whole:.2} ms |",
+            image.width(),
+            image.height(),
+            image.orientation().exif()
+        );
+    };
+    let specs = sdxl();
+    let codes: Vec<_> = specs.iter().map(|s| codes(s.size, s.filter)).collect();
+    for image in [noise(4000, 3000, 1, false), noise(4000, 3000, 6, false), noise(1200, 900, 1, false)] {
+        time("three tensors", &image, &specs);
+        time("large resampling alone", &image, &codes[..1]);
+        time("small resampling alone", &image, &codes[2..]);
+    }
+}

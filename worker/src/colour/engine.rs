@@ -1,0 +1,256 @@
+//! Transforms to sRGB, built once a profile and applied to whole images.
+
+use std::fmt;
+use std::sync::Arc;
+
+use lcms2::{Flags, PixelFormat, Profile, Transform};
+use moxcms::{ColorProfile, InPlaceTransformExecutor, Layout, TransformExecutor, TransformOptions};
+use refmill::failure::{Code, Failure};
+use refmill::job::{ColourOptions, Intent};
+
+use super::source;
+use crate::decode::Pixels;
+use crate::repair::Meaning;
+
+/// Pixels converted in one go by the 16-bit path, to keep its intermediate small.
+const CHUNK: usize = 1 << 14;
+
+/// What kind of pixels a transform takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// One channel, 8 bits.
+    Gray8,
+    /// One channel, 16 bits.
+    Gray16,
+    /// Three channels, 8 bits.
+    Rgb8,
+    /// Three channels, 16 bits.
+    Rgb16,
+    /// Four channels, 8 bits.
+    Cmyk8,
+    /// Four channels, 16 bits.
+    Cmyk16,
+    /// L*a*b*, 8 bits.
+    Lab8,
+}
+
+/// A transform to 8-bit sRGB.
+pub enum Engine {
+    /// The pixels are sRGB: only depth and gray are changed.
+    Identity,
+    /// (1-C)(1-K).
+    NaiveCmyk,
+    /// Matrix profile, 8 bits, in place.
+    Matrix8(Arc<dyn InPlaceTransformExecutor<u8> + Send + Sync>),
+    /// Matrix profile, 16 bits.
+    Matrix16(Arc<dyn TransformExecutor<u16> + Send + Sync>),
+    /// Anything, by lcms2.
+    Lcms(Transform<u8, u8>),
+}
+
+impl fmt::Debug for Engine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// Builds the transform for pixels of `kind`.
+///
+/// # Errors
+/// [`Code::Colour`] where lcms2 builds none; [`Code::Unsupported`] for meanings that are not converted.
+pub fn build(meaning: &Meaning<'_>, kind: Kind, options: ColourOptions) -> Result<Engine, Failure> {
+    if matches!(meaning, Meaning::Srgb) {
+        return Ok(Engine::Identity);
+    }
+    if matches!(meaning, Meaning::CmykNaive) {
+        return Ok(Engine::NaiveCmyk);
+    }
+    let profile = source::profile(meaning, kind)?;
+    if options.intent != Intent::AbsoluteColorimetric
+        && let Some(engine) = matrix(meaning, &profile, kind)
+    {
+        return Ok(engine);
+    }
+    let format = match kind {
+        Kind::Gray8 => PixelFormat::GRAY_8,
+        Kind::Gray16 => PixelFormat::GRAY_16,
+        Kind::Rgb8 => PixelFormat::RGB_8,
+        Kind::Rgb16 => PixelFormat::RGB_16,
+        Kind::Cmyk8 => PixelFormat::CMYK_8,
+        Kind::Cmyk16 => PixelFormat::CMYK_16,
+        Kind::Lab8 => PixelFormat::Lab_8,
+    };
+    lcms(&profile, format, options).map(Engine::Lcms)
+}
+
+fn lcms(profile: &Profile, format: PixelFormat, options: ColourOptions) -> Result<Transform<u8, u8>, Failure> {
+    let intent = match options.intent {
+        Intent::Perceptual => lcms2::Intent::Perceptual,
+        Intent::RelativeColorimetric => lcms2::Intent::RelativeColorimetric,
+        Intent::Saturation => lcms2::Intent::Saturation,
+        Intent::AbsoluteColorimetric => lcms2::Intent::AbsoluteColorimetric,
+    };
+    let mut flags = Flags::default();
+    if options.black_point_compensation {
+        flags = flags | Flags::BLACKPOINT_COMPENSATION;
+    }
+    // lcms2 would sample deep matrix profiles into a coarse grid, which bands in the shadows.
+    if format.bytes_per_channel() > 1 && profile.is_matrix_shaper() {
+        flags = flags | Flags::NO_OPTIMIZE;
+    }
+    Transform::new_flags(profile, format, &Profile::new_srgb(), PixelFormat::RGB_8, intent, flags)
+        .map_err(|error| Failure::new(Code::Colour, format!("lcms2 builds no transform: {error}")))
+}
+
+/// moxcms's path, for matrix profiles on RGB pixels whose curves its tables hold well.
+fn matrix(meaning: &Meaning<'_>, profile: &Profile, kind: Kind) -> Option<Engine> {
+    if !matches!(kind, Kind::Rgb8 | Kind::Rgb16) || !profile.is_matrix_shaper() || has_steep_curve(meaning) {
+        return None;
+    }
+    let bytes = match meaning {
+        Meaning::Icc(profile) => profile.bytes.to_vec(),
+        _ => profile.icc().ok()?,
+    };
+    let source = ColorProfile::new_from_slice(&bytes).ok().filter(ColorProfile::is_matrix_shaper)?;
+    let target = ColorProfile::new_srgb();
+    let options = TransformOptions {
+        rendering_intent: moxcms::RenderingIntent::RelativeColorimetric,
+        allow_use_cicp_transfer: false,
+        ..TransformOptions::default()
+    };
+    if kind == Kind::Rgb8 {
+        source.create_in_place_transform_8bit(Layout::Rgb, &target, options).ok().map(Engine::Matrix8)
+    } else {
+        let transform = source.create_transform_16bit(Layout::Rgb, &target, Layout::Rgb, options).ok()?;
+        Some(Engine::Matrix16(transform))
+    }
+}
+
+/// Extreme exponents, which only lcms2's curves follow.
+fn has_steep_curve(meaning: &Meaning<'_>) -> bool {
+    matches!(meaning, Meaning::Gamma { exponent, .. } if !(0.2..=5.0).contains(exponent))
+}
+
+impl Engine {
+    /// The word in the report.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Identity => "none",
+            Self::NaiveCmyk => "naive",
+            Self::Matrix8(_) | Self::Matrix16(_) => "matrix",
+            Self::Lcms(_) => "lcms2",
+        }
+    }
+
+    /// Converts to interleaved 8-bit sRGB.
+    ///
+    /// # Errors
+    /// [`Code::Colour`] where the engine refuses its pixels; [`Code::Internal`] for pixels of another kind.
+    pub fn apply(&self, pixels: Pixels) -> Result<Vec<u8>, Failure> {
+        match (self, pixels) {
+            (Self::Identity, pixels) => identity(pixels),
+            (Self::NaiveCmyk, Pixels::Cmyk8(data)) => Ok(naive_cmyk(&data)),
+            (Self::NaiveCmyk, Pixels::Cmyk16(data)) => Ok(naive_cmyk(&reduce(&data))),
+            (Self::Matrix8(transform), Pixels::Rgb8(mut data)) => {
+                transform.transform(&mut data).map_err(|error| refused(&error))?;
+                Ok(data)
+            }
+            (Self::Matrix16(transform), Pixels::Rgb16(data)) => matrix16(transform.as_ref(), &data),
+            (Self::Lcms(transform), Pixels::Rgb8(mut data) | Pixels::Lab8(mut data)) => {
+                transform.transform_in_place(&mut data);
+                Ok(data)
+            }
+            (Self::Lcms(transform), Pixels::Gray8(data)) => Ok(by_lcms(transform, &data, data.len())),
+            (Self::Lcms(transform), Pixels::Cmyk8(data)) => Ok(by_lcms(transform, &data, data.len() / 4)),
+            (Self::Lcms(transform), Pixels::Gray16(data)) => Ok(deep_by_lcms(transform, &data, 1)),
+            (Self::Lcms(transform), Pixels::Rgb16(data)) => Ok(deep_by_lcms(transform, &data, 3)),
+            (Self::Lcms(transform), Pixels::Cmyk16(data)) => Ok(deep_by_lcms(transform, &data, 4)),
+            (engine, _) => {
+                Err(Failure::new(Code::Internal, format!("{} was given pixels of another kind", engine.name())))
+            }
+        }
+    }
+}
+
+fn refused(error: &moxcms::CmsError) -> Failure {
+    Failure::new(Code::Colour, format!("moxcms: {error}"))
+}
+
+fn by_lcms(transform: &Transform<u8, u8>, data: &[u8], pixels: usize) -> Vec<u8> {
+    let mut out = vec![0; pixels * 3];
+    transform.transform_pixels(data, &mut out);
+    out
+}
+
+/// lcms2 takes 16-bit samples in the machine's own byte order.
+fn deep_by_lcms(transform: &Transform<u8, u8>, data: &[u16], channels: usize) -> Vec<u8> {
+    let mut out = vec![0; data.len() / channels * 3];
+    for (samples, codes) in data.chunks(CHUNK * channels).zip(out.chunks_mut(CHUNK * 3)) {
+        let bytes: Vec<u8> = samples.iter().flat_map(|sample| sample.to_ne_bytes()).collect();
+        transform.transform_pixels(&bytes, codes);
+    }
+    out
+}
+
+fn matrix16(transform: &(dyn TransformExecutor<u16> + Send + Sync), data: &[u16]) -> Result<Vec<u8>, Failure> {
+    let mut out = Vec::with_capacity(data.len());
+    let mut converted = vec![0u16; CHUNK * 3];
+    for samples in data.chunks(CHUNK * 3) {
+        let target = converted.get_mut(..samples.len()).unwrap_or_default();
+        transform.transform(samples, target).map_err(|error| refused(&error))?;
+        out.extend_from_slice(&reduce(target));
+    }
+    Ok(out)
+}
+
+fn identity(pixels: Pixels) -> Result<Vec<u8>, Failure> {
+    let spread = |gray: Vec<u8>| gray.into_iter().flat_map(|code| [code; 3]).collect();
+    match pixels {
+        Pixels::Rgb8(data) => Ok(data),
+        Pixels::Rgb16(data) => Ok(reduce(&data)),
+        Pixels::Gray8(data) => Ok(spread(data)),
+        Pixels::Gray16(data) => Ok(spread(reduce(&data))),
+        _ => Err(Failure::new(Code::Internal, "CMYK or Lab pixels were taken for sRGB")),
+    }
+}
+
+fn reduce(samples: &[u16]) -> Vec<u8> {
+    crate::decode::to_8_bits(samples)
+}
+
+fn naive_cmyk(data: &[u8]) -> Vec<u8> {
+    let mix =
+        |ink: u8, black: u8| u8::try_from((u32::from(255 - ink) * u32::from(255 - black) + 127) / 255).unwrap_or(255);
+    data.as_chunks().0.iter().flat_map(|&[c, m, y, k]| [mix(c, k), mix(m, k), mix(y, k)]).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::repair::Chromaticities;
+
+    /// A cube of codes through both engines.
+    fn worst_difference(meaning: &Meaning<'_>) -> u8 {
+        let steps: Vec<u8> = (0..=255).step_by(15).collect();
+        let cube: Vec<u8> = steps
+            .iter()
+            .flat_map(|&r| steps.iter().flat_map(move |&g| (0..=255).step_by(15).flat_map(move |b| [r, g, b])))
+            .collect();
+        let options = ColourOptions::default();
+        let profile = source::profile(meaning, Kind::Rgb8).unwrap();
+        let reference = Engine::Lcms(lcms(&profile, PixelFormat::RGB_8, options).unwrap());
+        let fast = build(meaning, Kind::Rgb8, options).unwrap();
+        assert_eq!(fast.name(), "matrix");
+        let expected = reference.apply(Pixels::Rgb8(cube.clone())).unwrap();
+        let got = fast.apply(Pixels::Rgb8(cube)).unwrap();
+        expected.iter().zip(&got).map(|(a, b)| a.abs_diff(*b)).max().unwrap()
+    }
+
+    #[test]
+    fn matrix_path_is_within_one_step_of_lcms2() {
+        assert!(worst_difference(&Meaning::AdobeRgb) <= 1);
+        assert!(worst_difference(&Meaning::Cicp { primaries: 12, transfer: 13 }) <= 1);
+        let gamma = Meaning::Gamma { exponent: 1.8, chromaticities: Chromaticities::ADOBE_RGB };
+        assert!(worst_difference(&gamma) <= 1);
+    }
+}

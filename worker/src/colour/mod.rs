@@ -1,0 +1,186 @@
+//! Converts decoded pixels to sRGB. lcms2 is the authority; matrix profiles on RGB pixels take moxcms's faster
+//! path, which stays within one 8-bit step of lcms2 (a test holds it to that). 16-bit pixels are converted at 16 bits
+//! and reduced afterwards. Nothing leaves this stage as sRGB that it did not convert or that was not sRGB before.
+
+mod engine;
+mod source;
+
+use engine::{Engine, Kind};
+use refmill::failure::{Code, Failure};
+use refmill::finding::{Finding, FindingCode, Repair};
+use refmill::job::ColourOptions;
+use refmill::report;
+
+use crate::decode::{Decoded, Pixels};
+use crate::repair::Meaning;
+use crate::srgb::SrgbImage;
+
+/// Most bytes of profiles kept with their transforms.
+const CACHE_BYTES: usize = 32 << 20;
+/// Most transforms kept.
+const CACHE_ENTRIES: usize = 16;
+
+/// The colour stage and the transforms that it has built.
+#[derive(Debug, Default)]
+pub struct ColourStage {
+    cache: Vec<Cached>,
+}
+
+#[derive(Debug)]
+struct Cached {
+    profile: Vec<u8>,
+    kind: Kind,
+    options: ColourOptions,
+    engine: Engine,
+}
+
+impl ColourStage {
+    /// Converts, and says by which means.
+    ///
+    /// # Errors
+    /// [`Code::Unsupported`] for HDR transfers, [`Code::Colour`] where not even the fallback can be built.
+    pub fn convert(
+        &mut self,
+        decoded: Decoded<'_>,
+        options: ColourOptions,
+        findings: &mut Vec<Finding>,
+        repairs: &mut Vec<Repair>,
+    ) -> Result<(SrgbImage, report::Colour), Failure> {
+        let Decoded { width, height, pixels, alpha, orientation, meaning } = decoded;
+        let kind = Kind::of(&pixels);
+        let meaning = match (self.prepare(&meaning, kind, options), meaning) {
+            (Ok(()), meaning) => meaning,
+            (Err(unbuildable), Meaning::Icc(profile)) if unbuildable.code == Code::Colour => {
+                let found = format!("no transform can be built from `{}`", profile.description);
+                findings.push(Finding::new(FindingCode::IccUnusable, "ICC", found));
+                let fallback = match kind {
+                    Kind::Cmyk8 | Kind::Cmyk16 => Meaning::CmykNaive,
+                    Kind::Lab8 => Meaning::Lab,
+                    _ => Meaning::Srgb,
+                };
+                repairs.push(Repair::new(FindingCode::IccUnusable, profile.description, fallback.description()));
+                self.prepare(&fallback, kind, options)?;
+                fallback
+            }
+            (Err(failure), _) => return Err(failure),
+        };
+        let engine = self.cache.first().map(|cached| &cached.engine);
+        let engine = engine.ok_or_else(|| Failure::new(Code::Internal, "transform was not kept"))?;
+        let name = engine.name();
+        let rgb = engine.apply(pixels)?;
+        let colour = report::Colour {
+            interpretation: meaning.name().into(),
+            description: meaning.description().chars().take(120).collect(),
+            engine: name.into(),
+            options,
+        };
+        let image = SrgbImage::claim(width, height, rgb, alpha, orientation)
+            .ok_or_else(|| Failure::new(Code::Internal, format!("converted pixels do not fill {width} x {height}")))?;
+        Ok((image, colour))
+    }
+
+    /// Puts the transform for `meaning` at the front of the cache, building it if need be.
+    fn prepare(&mut self, meaning: &Meaning<'_>, kind: Kind, options: ColourOptions) -> Result<(), Failure> {
+        let key = source::key(meaning);
+        let known = self.cache.iter().position(|cached| {
+            cached.kind == kind && cached.options == options && cached.profile.as_slice() == key.as_ref()
+        });
+        if let Some(at) = known {
+            self.cache.get_mut(..=at).into_iter().for_each(|front| front.rotate_right(1));
+            return Ok(());
+        }
+        let engine = engine::build(meaning, kind, options)?;
+        self.cache.insert(0, Cached { profile: key.into_owned(), kind, options, engine });
+        self.cache.truncate(CACHE_ENTRIES);
+        let mut bytes = 0usize;
+        self.cache.retain(|cached| {
+            bytes = bytes.saturating_add(cached.profile.len());
+            bytes <= CACHE_BYTES || bytes == cached.profile.len()
+        });
+        Ok(())
+    }
+}
+
+impl Kind {
+    fn of(pixels: &Pixels) -> Self {
+        match pixels {
+            Pixels::Gray8(_) => Self::Gray8,
+            Pixels::Gray16(_) => Self::Gray16,
+            Pixels::Rgb8(_) => Self::Rgb8,
+            Pixels::Rgb16(_) => Self::Rgb16,
+            Pixels::Cmyk8(_) => Self::Cmyk8,
+            Pixels::Cmyk16(_) => Self::Cmyk16,
+            Pixels::Lab8(_) => Self::Lab8,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::icc::Profile;
+    use crate::orientation::Orientation;
+    use crate::repair::Chromaticities;
+    use std::borrow::Cow;
+
+    fn convert(pixels: Pixels, meaning: Meaning<'_>) -> (Vec<u8>, report::Colour, Vec<FindingCode>) {
+        let decoded = Decoded { width: 1, height: 1, pixels, alpha: None, orientation: Orientation::UPRIGHT, meaning };
+        let (mut findings, mut repairs) = (Vec::new(), Vec::new());
+        let (image, colour) =
+            ColourStage::default().convert(decoded, ColourOptions::default(), &mut findings, &mut repairs).unwrap();
+        (image.rgb().to_vec(), colour, findings.iter().map(|finding| finding.code).collect())
+    }
+
+    #[test]
+    fn srgb_pixels_pass_unchanged() {
+        let (rgb, colour, _) = convert(Pixels::Rgb8(vec![1, 2, 3]), Meaning::Srgb);
+        assert_eq!((rgb.as_slice(), colour.engine.as_str()), ([1, 2, 3].as_slice(), "none"));
+    }
+
+    #[test]
+    fn gray_becomes_neutral() {
+        assert_eq!(convert(Pixels::Gray8(vec![77]), Meaning::Srgb).0, [77, 77, 77]);
+    }
+
+    #[test]
+    fn linear_16_bit_is_converted_before_it_is_reduced() {
+        let meaning = Meaning::Gamma { exponent: 1.0, chromaticities: Chromaticities::BT709 };
+        // 0.5 in linear light is sRGB code 187.5; dark light of 1/65535 steps must not collapse to 0.
+        let (rgb, _, _) = convert(Pixels::Rgb16(vec![32_768, 200, 0]), meaning);
+        assert_eq!(rgb[0], 188);
+        assert!((9..=11).contains(&rgb[1]), "{rgb:?}");
+    }
+
+    #[test]
+    fn adobe_rgb_green_is_wider_than_srgb() {
+        let (rgb, colour, _) = convert(Pixels::Rgb8(vec![128, 200, 100]), Meaning::AdobeRgb);
+        assert_eq!(colour.interpretation, "adobe_rgb");
+        assert!(rgb[0] < 100 && rgb[1] >= 200, "{rgb:?}");
+    }
+
+    #[test]
+    fn cmyk_without_profile_is_naive() {
+        assert_eq!(convert(Pixels::Cmyk8(vec![0, 255, 0, 0]), Meaning::CmykNaive).0, [255, 0, 255]);
+    }
+
+    #[test]
+    fn icc_unusable_profile_falls_back_and_says_so() {
+        let mut bytes = lcms2::Profile::new_srgb().icc().unwrap();
+        let at = bytes.windows(4).position(|window| window == b"gXYZ").unwrap();
+        bytes[at] = b'x';
+        let profile = Profile { bytes: Cow::Owned(bytes), description: "broken".into(), linear: false };
+        let (rgb, colour, codes) = convert(Pixels::Rgb8(vec![9, 8, 7]), Meaning::Icc(profile));
+        assert_eq!(rgb, [9, 8, 7]);
+        assert_eq!((colour.interpretation.as_str(), codes), ("srgb", vec![FindingCode::IccUnusable]));
+    }
+
+    #[test]
+    fn transform_is_built_once_for_images_of_one_profile() {
+        let mut stage = ColourStage::default();
+        for _ in 0..3 {
+            stage.prepare(&Meaning::AdobeRgb, Kind::Rgb8, ColourOptions::default()).unwrap();
+            stage.prepare(&Meaning::Srgb, Kind::Rgb8, ColourOptions::default()).unwrap();
+        }
+        assert_eq!(stage.cache.len(), 2);
+    }
+}

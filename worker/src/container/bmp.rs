@@ -1,0 +1,67 @@
+//! Windows bitmap headers: size, depth, and the profile that a version 5 header embeds.
+
+use std::borrow::Cow;
+
+use refmill::failure::Failure;
+use refmill::finding::{Finding, FindingCode};
+use refmill::limits::Limits;
+use refmill::report::Model;
+
+use super::{Block, Container, Header, truncated};
+use crate::bytes::{Order, index_at, slice, u16_at, u32_at};
+
+const FILE_HEADER: usize = 14;
+
+/// Reads the container.
+///
+/// # Errors
+/// [`refmill::failure::Code::Truncated`] where the header is not whole.
+pub fn read<'a>(bytes: &'a [u8], limits: &Limits) -> Result<Container<'a>, Failure> {
+    let header = header(bytes)
+        .ok_or_else(|| truncated(format!("bitmap header is not whole, input has {} bytes", bytes.len())))?;
+    let mut container = Container::new(header);
+    profile(bytes, limits, &mut container);
+    Ok(container)
+}
+
+fn header(bytes: &[u8]) -> Option<Header> {
+    let core = u32_at(bytes, FILE_HEADER, Order::Little)? == 12;
+    let (width, height, bits) = if core {
+        let side = |at| u16_at(bytes, at, Order::Little).map(u32::from);
+        (side(18)?, side(20)?, u16_at(bytes, 24, Order::Little)?)
+    } else {
+        let height = u32_at(bytes, 22, Order::Little)?.cast_signed().unsigned_abs();
+        (u32_at(bytes, 18, Order::Little)?, height, u16_at(bytes, 28, Order::Little)?)
+    };
+    let bits = if bits > 24 || bits <= 8 { 8 } else { u8::try_from(bits / 3).unwrap_or(8) };
+    Some(Header { width, height, bits, model: Model::Rgb, alpha: false, frames: 1 })
+}
+
+/// BITMAPV5HEADER: bV5CSType at 56 of the header, offset and size of the profile at 112 and 116.
+fn profile<'a>(bytes: &'a [u8], limits: &Limits, container: &mut Container<'a>) -> Option<()> {
+    if u32_at(bytes, FILE_HEADER, Order::Little)? < 124 {
+        return None;
+    }
+    let place = "BITMAPV5HEADER".to_owned();
+    match slice(bytes, FILE_HEADER + 56, 4)? {
+        b"DEBM" => {
+            let start = FILE_HEADER.checked_add(index_at(bytes, FILE_HEADER + 112, Order::Little)?)?;
+            let size = index_at(bytes, FILE_HEADER + 116, Order::Little)?;
+            match slice(bytes, start, size) {
+                Some(data) if size as u64 <= limits.metadata_bytes => {
+                    container.icc = Some(Block { place, bytes: Cow::Borrowed(data) });
+                }
+                _ => {
+                    let found = format!("profile of {size} bytes at byte {start}, input has {}", bytes.len());
+                    container.findings.push(Finding::new(FindingCode::IccTruncated, place, found));
+                }
+            }
+        }
+        b"KNIL" => {
+            let found = "the header names a profile in another file, which is never opened";
+            container.findings.push(Finding::new(FindingCode::IccAbsentAssumedSrgb, place, found));
+        }
+        _ => {}
+    }
+    Some(())
+}

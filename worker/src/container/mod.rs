@@ -1,0 +1,149 @@
+//! Finds EXIF, ICC, XMP and the header's figures in each container format, without decoding a pixel.
+//! Pure functions on slices; nothing is inflated or collected past the metadata limit.
+
+pub mod bmp;
+pub mod gif;
+#[cfg(feature = "heif")]
+pub mod heif;
+pub mod jpeg;
+pub mod jpeg_icc;
+pub mod png;
+mod png_text;
+pub mod tiff;
+pub mod webp;
+
+use std::borrow::Cow;
+
+use refmill::failure::{Code, Failure};
+use refmill::finding::Finding;
+use refmill::limits::Limits;
+use refmill::report::{Format, Model};
+
+use crate::open::Opened;
+
+/// A metadata block and where it stands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Block<'a> {
+    /// Segment or chunk and its offset, for people.
+    pub place: String,
+    /// Its payload.
+    pub bytes: Cow<'a, [u8]>,
+}
+
+/// What the header says about the pixels as stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Header {
+    /// Width in pixels.
+    pub width: u32,
+    /// Height in pixels.
+    pub height: u32,
+    /// Bits a channel.
+    pub bits: u8,
+    /// Colour model.
+    pub model: Model,
+    /// Alpha channel or transparent colour.
+    pub alpha: bool,
+    /// Frames or pages.
+    pub frames: u32,
+}
+
+/// Colour chunks of a PNG (PNG 3rd edition 11.3.2), as stored.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct PngColour {
+    /// gAMA, times 100,000.
+    pub gama: Option<u32>,
+    /// cHRM: white x, y, red x, y, green x, y, blue x, y, times 100,000.
+    pub chrm: Option<[u32; 8]>,
+    /// sRGB: rendering intent.
+    pub srgb: Option<u8>,
+    /// cICP: primaries, transfer, matrix, full range.
+    pub cicp: Option<[u8; 4]>,
+}
+
+/// nclx colour information of AVIF and HEIC (ISO/IEC 23001-8).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Nclx {
+    /// Colour primaries.
+    pub primaries: u16,
+    /// Transfer characteristics.
+    pub transfer: u16,
+}
+
+/// What a container holds besides pixels.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Container<'a> {
+    /// The header's figures.
+    pub header: Header,
+    /// EXIF blocks in the order of the file, from the TIFF header on, prefix removed.
+    pub exif: Vec<Block<'a>>,
+    /// The profile, put together; `None` also where it could not be.
+    pub icc: Option<Block<'a>>,
+    /// XMP packet.
+    pub xmp: Option<Block<'a>>,
+    /// PNG colour chunks.
+    pub png: PngColour,
+    /// AVIF and HEIC colour information.
+    pub nclx: Option<Nclx>,
+    /// Whether the decoder applies the container's own orientation and EXIF's must not be applied on top.
+    pub upright_by_container: bool,
+    /// What was found on the way.
+    pub findings: Vec<Finding>,
+}
+
+impl Container<'_> {
+    fn new(header: Header) -> Self {
+        Self {
+            header,
+            exif: Vec::new(),
+            icc: None,
+            xmp: None,
+            png: PngColour::default(),
+            nclx: None,
+            upright_by_container: false,
+            findings: Vec::new(),
+        }
+    }
+}
+
+/// Reads the container of an opened input, and holds its header to the limits.
+///
+/// # Errors
+/// [`Code::Corrupt`] or [`Code::Truncated`] where the container itself cannot be followed to its pixels,
+/// [`Code::OverLimit`] for its figures, [`Code::Unsupported`] for features that are not read.
+pub fn read<'a>(opened: &Opened<'a>, limits: &Limits) -> Result<Container<'a>, Failure> {
+    let container = match opened.format {
+        Format::Jpeg => jpeg::read(opened.bytes, limits),
+        Format::Png => png::read(opened.bytes, limits),
+        Format::Webp => webp::read(opened.bytes, limits),
+        Format::Tiff => tiff::read(opened.bytes, limits),
+        Format::Gif => gif::read(opened.bytes, limits),
+        Format::Bmp => bmp::read(opened.bytes, limits),
+        #[cfg(feature = "heif")]
+        Format::Avif | Format::Heic => heif::read(opened.bytes, limits),
+        #[cfg(not(feature = "heif"))]
+        Format::Avif | Format::Heic => Err(heif_missing(opened.format)),
+    }?;
+    limits.check_dimensions(container.header.width, container.header.height)?;
+    limits.check("frames in the container", u64::from(container.header.frames), u64::from(limits.frames))?;
+    Ok(container)
+}
+
+#[cfg(not(feature = "heif"))]
+fn heif_missing(format: Format) -> Failure {
+    let name = if format == Format::Avif { "AVIF" } else { "HEIC" };
+    let hint = "install Debian's libdav1d-dev and libde265-dev and build with `--features heif`";
+    Failure::new(Code::Unsupported, format!("input is {name}, and this build reads none: {hint}"))
+}
+
+fn corrupt(what: impl Into<String>) -> Failure {
+    Failure::new(Code::Corrupt, what)
+}
+
+fn truncated(what: impl Into<String>) -> Failure {
+    Failure::new(Code::Truncated, what)
+}
+
+/// The EXIF block without the `Exif\0\0` that some containers keep in front of the TIFF header.
+fn without_exif_prefix(bytes: &[u8]) -> &[u8] {
+    bytes.strip_prefix(b"Exif\0\0").unwrap_or(bytes)
+}

@@ -1,0 +1,81 @@
+//! The device that tensors are derived on: the CPU, or the one GPU that this process sees.
+
+use refmill::failure::{Code, Failure};
+use refmill::recipe::TensorSpec;
+use refmill::report;
+
+use crate::gpu::Gpu;
+use crate::srgb::SrgbImage;
+use crate::tensors::Derivation;
+use crate::tensors::cpu::CpuDevice;
+
+/// What the supervisor asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wanted {
+    /// A GPU if one starts, else the CPU.
+    Auto,
+    /// The CPU.
+    Cpu,
+    /// A GPU or nothing.
+    Cuda,
+}
+
+/// A started device.
+#[derive(Debug)]
+pub enum Device {
+    /// The CPU.
+    Cpu(Box<CpuDevice>, report::Device),
+    /// A GPU.
+    Cuda(Box<Gpu>),
+}
+
+impl Device {
+    /// Starts the device that is wanted, and no other GPU than `uuid` where one is named.
+    ///
+    /// # Errors
+    /// [`Code::Device`] where a GPU is wanted and does not start.
+    pub fn start(wanted: Wanted, uuid: Option<&str>) -> Result<Self, Failure> {
+        match wanted {
+            Wanted::Cpu => Ok(Self::cpu("asked for")),
+            Wanted::Cuda => Ok(Self::Cuda(Box::new(Gpu::start(uuid)?))),
+            Wanted::Auto => Ok(match Gpu::start(uuid) {
+                Ok(gpu) => Self::Cuda(Box::new(gpu)),
+                Err(error) => Self::cpu(&format!("auto: no GPU started: {error}")),
+            }),
+        }
+    }
+
+    fn cpu(reason: &str) -> Self {
+        let about = report::Device { kind: "cpu".into(), reason: reason.into(), ..report::Device::default() };
+        Self::Cpu(Box::new(CpuDevice::new()), about)
+    }
+
+    /// What it is and why it was chosen.
+    #[must_use]
+    pub fn about(&self) -> report::Device {
+        match self {
+            Self::Cpu(_, about) => about.clone(),
+            Self::Cuda(gpu) => gpu.device(),
+        }
+    }
+
+    /// Derives the tensors of one image.
+    ///
+    /// # Errors
+    /// [`Code::Tensor`] or [`Code::Device`]; the flag says whether the device is lost with the job.
+    pub fn derive(&mut self, image: &SrgbImage, specs: &[TensorSpec]) -> Result<Derivation, (Failure, bool)> {
+        match self {
+            Self::Cpu(cpu, _) => cpu.derive(image, specs).map_err(|failure| (failure, false)),
+            Self::Cuda(gpu) => gpu.derive(image, specs).map_err(|error| {
+                let sticky = error.is_sticky();
+                (Failure::from(error), sticky)
+            }),
+        }
+    }
+}
+
+/// A failure of the device itself.
+#[must_use]
+pub fn failure(message: impl Into<String>) -> Failure {
+    Failure::new(Code::Device, message)
+}

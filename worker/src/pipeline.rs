@@ -1,0 +1,227 @@
+//! The stages in their order: the one place where the order is written.
+//!
+//! Each stage takes the previous one's type and gives its own, so that pixels which are not sRGB cannot be
+//! uploaded: [`crate::srgb::SrgbImage`] comes out of the colour stage alone.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::BufWriter;
+use std::io::Write;
+use std::time::Instant;
+
+use refmill::failure::{Code, Failure, Stage};
+use refmill::finding::{Finding, FindingCode};
+use refmill::job::{ImageWanted, Job};
+use refmill::recipe::Recipe;
+use refmill::report::{Artifact, ArtifactKind, Image, Report, Source, StageTime, Tensor};
+
+use crate::colour::ColourStage;
+use crate::decode::Decoders;
+use crate::device::Device;
+use crate::region::Output;
+use crate::srgb::SrgbImage;
+use crate::tensors::{Derivation, derived_bytes, safetensors_file};
+use crate::{encode, inspect, open, repair};
+
+/// A pixel buffer larger than this is given back to the system after its job.
+const KEEP_BYTES: usize = 64 << 20;
+
+/// Everything that lives from job to job.
+#[derive(Debug)]
+pub struct Pipeline {
+    device: Device,
+    decoders: Decoders,
+    colour: ColourStage,
+    lost_device: bool,
+}
+
+/// The report while it grows, and the clock of its stages.
+struct Run<'j> {
+    job: &'j Job,
+    report: Report,
+    began: Instant,
+}
+
+impl Run<'_> {
+    /// Ends a stage: its time is taken, and a failure is its own.
+    fn stage<T>(&mut self, stage: Stage, result: Result<T, Failure>) -> Result<T, Failure> {
+        let micros = u64::try_from(self.began.elapsed().as_micros()).unwrap_or(u64::MAX);
+        self.report.stages.push(StageTime { stage, micros });
+        self.began = Instant::now();
+        result.map_err(|failure| failure.at(stage))
+    }
+}
+
+impl Pipeline {
+    /// A pipeline on a started device.
+    #[must_use]
+    pub fn new(device: Device) -> Self {
+        Self { device, decoders: Decoders::default(), colour: ColourStage::default(), lost_device: false }
+    }
+
+    /// Whether the device failed in a way that outlives the job.
+    #[must_use]
+    pub fn lost_device(&self) -> bool {
+        self.lost_device
+    }
+
+    /// Processes one image; artifacts are written to `region`.
+    #[must_use]
+    pub fn run(&mut self, job: &Job, input: &[u8], region: &File) -> Report {
+        let source = Source { bytes: input.len() as u64, ..Source::default() };
+        let mut run = Run { job, report: Report::new(source), began: Instant::now() };
+        run.report.device = Some(self.device.about());
+        match self.stages(&mut run, input, region) {
+            Ok(()) => run.report.conclude(),
+            Err(failure) => run.report.reject(failure),
+        }
+        run.report
+    }
+
+    fn stages(&mut self, run: &mut Run<'_>, input: &[u8], region: &File) -> Result<(), Failure> {
+        let (job, mut findings) = (run.job, Vec::new());
+        let opened = run.stage(Stage::Open, open::open(input, &job.limits))?;
+        run.report.source.format = Some(opened.format);
+
+        let inspected = inspect::inspect(opened, &job.extension, &job.limits, &mut findings);
+        settle(&mut run.report, &mut findings);
+        let inspected = run.stage(Stage::Inspect, inspected)?;
+
+        let repaired = repair::repair(inspected, &mut findings, &mut run.report.repairs);
+        settle(&mut run.report, &mut findings);
+        run.report.image = Some(describe(&repaired));
+        let repaired = run.stage(Stage::Repair, Ok(repaired))?;
+
+        let decoded = self.decoders.decode(repaired, &job.limits, &mut findings);
+        settle(&mut run.report, &mut findings);
+        let decoded = run.stage(Stage::Decode, decoded)?;
+
+        let converted = self.colour.convert(decoded, job.colour, &mut findings, &mut run.report.repairs);
+        settle(&mut run.report, &mut findings);
+        let (image, colour) = run.stage(Stage::Colour, converted)?;
+        run.report.colour = Some(colour);
+        if let Some(about) = &mut run.report.image {
+            about.alpha = image.alpha().is_some();
+        }
+
+        let mut output = Output::new(region, job.limits.output_bytes);
+        if job.image == ImageWanted::ConvertedPng {
+            let encoded = write_image(&image, &mut output);
+            let artifact = run_stage_artifact(run, Stage::Encode, ArtifactKind::Image, 0, encoded)?;
+            run.report.artifacts.push(artifact);
+        }
+        let image = match &job.recipe {
+            Some(recipe) => self.tensors(run, image, recipe, &mut output)?,
+            None => image,
+        };
+        let (rgb, _) = image.into_buffers();
+        if rgb.capacity() <= KEEP_BYTES {
+            self.decoders.recycle(rgb);
+        }
+        Ok(())
+    }
+
+    fn tensors(
+        &mut self,
+        run: &mut Run<'_>,
+        mut image: SrgbImage,
+        recipe: &Recipe,
+        output: &mut Output<'_>,
+    ) -> Result<SrgbImage, Failure> {
+        if image.alpha().is_some() {
+            let [r, g, b] = recipe.background;
+            run.report.find(Finding::new(FindingCode::AlphaComposited, "", format!("background {r}, {g}, {b}")));
+            image.composite(recipe.background);
+        }
+        let room = run.job.limits.output_bytes.saturating_sub(output.written());
+        let wanted = derived_bytes(&image, &recipe.tensors);
+        run.job.limits.check("size of the tensors in bytes", wanted, room).map_err(|f| f.at(Stage::Tensors))?;
+        let derived = self.device.derive(&image, &recipe.tensors);
+        let derivation = derived.map_err(|(failure, lost)| {
+            self.lost_device |= lost;
+            failure.at(Stage::Tensors)
+        })?;
+        run.report.uploads = derivation.uploads;
+        run.report.stages.push(StageTime { stage: Stage::Upload, micros: derivation.upload_micros });
+        run.report.tensors = derivation.tensors.iter().map(about_tensor).collect();
+        let offset = align(output)?;
+        let metadata = metadata(run, &image, recipe, &derivation);
+        let written = safetensors_file::write(&derivation, &metadata, output).map(|_| output.written() - offset);
+        let artifact = run_stage_artifact(run, Stage::Tensors, ArtifactKind::Tensors, offset, written)?;
+        run.report.artifacts.push(artifact);
+        Ok(image)
+    }
+}
+
+fn settle(report: &mut Report, findings: &mut Vec<Finding>) {
+    findings.drain(..).for_each(|finding| report.find(finding));
+}
+
+fn run_stage_artifact(
+    run: &mut Run<'_>,
+    stage: Stage,
+    kind: ArtifactKind,
+    offset: u64,
+    bytes: Result<u64, Failure>,
+) -> Result<Artifact, Failure> {
+    let bytes = run.stage(stage, bytes)?;
+    Ok(Artifact { kind, offset, bytes, blake3: String::new(), path: String::new() })
+}
+
+fn write_image(image: &SrgbImage, output: &mut Output<'_>) -> Result<u64, Failure> {
+    let before = output.written();
+    encode::png(image, BufWriter::with_capacity(1 << 18, &mut *output))?;
+    Ok(output.written() - before)
+}
+
+/// Tensors begin at a multiple of 64 bytes.
+fn align(output: &mut Output<'_>) -> Result<u64, Failure> {
+    let padding = usize::try_from(output.written().next_multiple_of(64) - output.written()).unwrap_or(0);
+    output
+        .write_all([0; 64].get(..padding).unwrap_or_default())
+        .map_err(|error| Failure::new(Code::OverLimit, error.to_string()))?;
+    Ok(output.written())
+}
+
+fn describe(repaired: &repair::Repaired<'_>) -> Image {
+    let header = repaired.header;
+    let (width, height) = repaired.orientation.size(header.width, header.height);
+    Image {
+        stored: [header.width, header.height],
+        upright: [width, height],
+        orientation: repaired.orientation.exif(),
+        bits: header.bits,
+        model: header.model,
+        alpha: header.alpha,
+        frames: header.frames,
+    }
+}
+
+fn about_tensor(derived: &crate::tensors::Derived) -> Tensor {
+    Tensor {
+        name: derived.spec.name.clone(),
+        shape: derived.shape,
+        layout: derived.spec.layout,
+        dtype: derived.spec.dtype,
+        plan: derived.plan,
+    }
+}
+
+/// What the safetensors file says about itself: strings alone, as its format wants.
+fn metadata(run: &Run<'_>, image: &SrgbImage, recipe: &Recipe, derivation: &Derivation) -> BTreeMap<String, String> {
+    let (width, height) = image.upright_size();
+    let mut map = BTreeMap::from([
+        ("refmill_version".to_owned(), env!("CARGO_PKG_VERSION").to_owned()),
+        ("recipe".to_owned(), recipe.name.clone()),
+        ("colour_space".to_owned(), "sRGB".to_owned()),
+        ("source_blake3".to_owned(), run.job.source_hash.clone()),
+        ("source_size".to_owned(), format!("{width}x{height}")),
+        ("orientation_applied".to_owned(), image.orientation().exif().to_string()),
+    ]);
+    for tensor in &derivation.tensors {
+        let area = tensor.plan.source_box(width, height);
+        let text = format!("{},{},{},{}", area.left, area.top, area.width, area.height);
+        map.insert(format!("crop_box.{}", tensor.spec.name), text);
+    }
+    map
+}

@@ -1,0 +1,167 @@
+//! A worker's life: start the device, close the confinement, then one job after the other until told to stop.
+
+use std::fs::File;
+use std::os::fd::RawFd;
+
+use refmill::exit::WorkerExit;
+use refmill::failure::{Code, Failure};
+use refmill::job::Job;
+use refmill::report::{Report, Source};
+use refmill::wire::{Event, MAX_FRAME_BYTES, Region, Request, WireError, encode};
+
+use crate::channel::{Channel, ChannelError, post};
+use crate::device::{Device, Wanted};
+use crate::pipeline::Pipeline;
+use crate::region::read_input;
+use crate::sandbox;
+
+/// What the command line says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Start {
+    /// The inherited socket.
+    pub socket: RawFd,
+    /// The device that is wanted.
+    pub device: Wanted,
+    /// The GPU that it must be, where one is named.
+    pub gpu: Option<String>,
+}
+
+impl Start {
+    /// Reads `--socket-fd N --device auto|cpu|cuda [--gpu UUID]`.
+    ///
+    /// # Errors
+    /// A sentence about the first argument that does not fit.
+    pub fn parse(arguments: impl IntoIterator<Item = String>) -> Result<Self, String> {
+        let mut arguments = arguments.into_iter();
+        let (mut socket, mut device, mut gpu) = (None, None, None);
+        while let Some(name) = arguments.next() {
+            let value = arguments.next().ok_or_else(|| format!("`{name}` needs a value"))?;
+            match name.as_str() {
+                "--socket-fd" => {
+                    let number = value.parse().ok().filter(|number| (3..=1024).contains(number));
+                    socket = Some(number.ok_or_else(|| format!("--socket-fd is `{value}`, 3 to 1024 can be one"))?);
+                }
+                "--device" => {
+                    device = Some(match value.as_str() {
+                        "auto" => Wanted::Auto,
+                        "cpu" => Wanted::Cpu,
+                        "cuda" => Wanted::Cuda,
+                        other => return Err(format!("--device is `{other}`, it takes auto, cpu or cuda")),
+                    });
+                }
+                "--gpu" => gpu = Some(value),
+                other => return Err(format!("`{other}` is not an argument of refmill-worker")),
+            }
+        }
+        let socket = socket.ok_or("refmill-worker is started by refmill, with --socket-fd")?;
+        Ok(Self { socket, device: device.ok_or("--device is missing")?, gpu })
+    }
+}
+
+/// Runs the worker to its end.
+#[must_use]
+pub fn run(start: &Start) -> WorkerExit {
+    match live(start) {
+        Ok(exit) => exit,
+        Err(ChannelError::Closed) => WorkerExit::Drained,
+        Err(error) => {
+            eprintln!("refmill-worker: {error}");
+            WorkerExit::Protocol
+        }
+    }
+}
+
+fn live(start: &Start) -> Result<WorkerExit, ChannelError> {
+    let channel = Channel::open(start.socket)?;
+    let device = match Device::start(start.device, start.gpu.as_deref()) {
+        Ok(device) => device,
+        Err(failure) => return fatal(start, &failure.message, WorkerExit::NoDevice),
+    };
+    let about = device.about();
+    let posture = match sandbox::close(&about.kind) {
+        Ok(posture) => posture,
+        Err(error) => return fatal(start, &error.to_string(), WorkerExit::Confinement),
+    };
+    channel.send(&Event::Ready { device: about, posture })?;
+    let mut pipeline = Pipeline::new(device);
+    let (mut input, mut output): (Option<File>, Option<File>) = (None, None);
+    let mut buffer = Vec::new();
+    loop {
+        let Request::Run(job) = channel.receive()? else { return Ok(WorkerExit::Drained) };
+        for (region, file) in channel.regions()? {
+            match region {
+                Region::Input => input = Some(file),
+                Region::Output => output = Some(file),
+            }
+        }
+        let (Some(bytes), Some(region)) = (input.take(), output.as_ref()) else {
+            return Err(ChannelError::Protocol(format!("job {} came without its regions", job.id)));
+        };
+        let report = run_job(&mut pipeline, &job, &bytes, region, &mut buffer);
+        channel.send(&Event::Done { id: job.id, report: Box::new(fitting(job.id, report)) })?;
+        if pipeline.lost_device() {
+            return Ok(WorkerExit::StickyDevice);
+        }
+    }
+}
+
+fn run_job(pipeline: &mut Pipeline, job: &Job, bytes: &File, region: &File, buffer: &mut Vec<u8>) -> Report {
+    let read = job
+        .limits
+        .check("input size in bytes", job.input_len, job.limits.input_bytes)
+        .and_then(|()| read_input(bytes, job.input_len, buffer));
+    match read {
+        Ok(()) => pipeline.run(job, buffer, region),
+        Err(failure) => Report::rejected(Source::default(), failure),
+    }
+}
+
+/// The report, with findings left out from the end until its event fits a frame.
+fn fitting(id: u64, mut report: Report) -> Report {
+    loop {
+        let event = Event::Done { id, report: Box::new(report.clone()) };
+        let Err(WireError::Long { .. }) = encode(&event) else { return report };
+        if report.findings.pop().is_none() && report.repairs.pop().is_none() {
+            let message = format!("report does not fit into {MAX_FRAME_BYTES} bytes");
+            return Report::rejected(report.source, Failure::new(Code::Internal, message));
+        }
+        report.findings_omitted = report.findings_omitted.saturating_add(1);
+    }
+}
+
+fn fatal(start: &Start, message: &str, exit: WorkerExit) -> Result<WorkerExit, ChannelError> {
+    eprintln!("refmill-worker: {message}");
+    post(start.socket, &Event::Fatal { message: message.chars().take(400).collect() })?;
+    Ok(exit)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use refmill::finding::{Finding, FindingCode, Repair};
+
+    fn parse(arguments: &[&str]) -> Result<Start, String> {
+        Start::parse(arguments.iter().map(|argument| (*argument).to_owned()))
+    }
+
+    #[test]
+    fn arguments_are_read() {
+        let start = parse(&["--socket-fd", "3", "--device", "cuda", "--gpu", "GPU-1"]).unwrap();
+        assert_eq!(start, Start { socket: 3, device: Wanted::Cuda, gpu: Some("GPU-1".into()) });
+    }
+
+    #[test]
+    fn started_by_hand_says_who_starts_it() {
+        assert_eq!(parse(&[]).unwrap_err(), "refmill-worker is started by refmill, with --socket-fd");
+    }
+
+    #[test]
+    fn report_too_large_for_a_frame_loses_findings_and_says_so() {
+        let mut report = Report::new(Source::default());
+        (0..64).for_each(|_| report.find(Finding::new(FindingCode::ExifCorrupt, "x".repeat(240), "y".repeat(240))));
+        report.repairs = vec![Repair::new(FindingCode::ExifCorrupt, "x".repeat(240), "y".repeat(240)); 60];
+        let fitted = fitting(1, report);
+        assert!(fitted.findings_omitted > 0);
+        assert!(encode(&Event::Done { id: 1, report: Box::new(fitted) }).is_ok());
+    }
+}

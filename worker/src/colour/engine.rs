@@ -1,13 +1,12 @@
 //! Transforms to sRGB, built once a profile and applied to whole images.
 
 use std::fmt;
-use std::sync::Arc;
 
-use lcms2::{Flags, PixelFormat, Profile, Transform};
-use moxcms::{ColorProfile, InPlaceTransformExecutor, Layout, TransformExecutor, TransformOptions};
+use lcms2::{Flags, PixelFormat, Profile, TagSignature, Transform};
 use refmill::failure::{Code, Failure};
 use refmill::job::{ColourOptions, Intent};
 
+use super::matrix::Matrix;
 use super::source;
 use crate::decode::Pixels;
 use crate::repair::Meaning;
@@ -41,9 +40,9 @@ pub enum Engine {
     /// (1-C)(1-K).
     NaiveCmyk,
     /// Matrix profile, 8 bits, in place.
-    Matrix8(Arc<dyn InPlaceTransformExecutor<u8> + Send + Sync>),
+    Matrix8(Box<Matrix>),
     /// Matrix profile, 16 bits.
-    Matrix16(Arc<dyn TransformExecutor<u16> + Send + Sync>),
+    Matrix16(Box<Matrix>),
     /// Anything, by lcms2.
     Lcms(Transform<u8, u8>),
 }
@@ -67,7 +66,7 @@ pub fn build(meaning: &Meaning<'_>, kind: Kind, options: ColourOptions) -> Resul
     }
     let profile = source::profile(meaning, kind)?;
     if options.intent != Intent::AbsoluteColorimetric
-        && let Some(engine) = matrix(meaning, &profile, kind)
+        && let Some(engine) = matrix(&profile, kind)
     {
         return Ok(engine);
     }
@@ -102,33 +101,15 @@ fn lcms(profile: &Profile, format: PixelFormat, options: ColourOptions) -> Resul
         .map_err(|error| Failure::new(Code::Colour, format!("lcms2 builds no transform: {error}")))
 }
 
-/// moxcms's path, for matrix profiles on RGB pixels whose curves its tables hold well.
-fn matrix(meaning: &Meaning<'_>, profile: &Profile, kind: Kind) -> Option<Engine> {
-    if !matches!(kind, Kind::Rgb8 | Kind::Rgb16) || !profile.is_matrix_shaper() || has_steep_curve(meaning) {
-        return None;
+/// Our own path, for matrix profiles on RGB pixels. A profile that has both a matrix and tables is lcms2's.
+fn matrix(profile: &Profile, kind: Kind) -> Option<Engine> {
+    let has_tables = [TagSignature::AToB0Tag, TagSignature::AToB1Tag].into_iter().any(|tag| profile.has_tag(tag));
+    match kind {
+        _ if has_tables || !profile.is_matrix_shaper() => None,
+        Kind::Rgb8 => Matrix::new(profile, 1 << 8).map(|matrix| Engine::Matrix8(Box::new(matrix))),
+        Kind::Rgb16 => Matrix::new(profile, 1 << 16).map(|matrix| Engine::Matrix16(Box::new(matrix))),
+        _ => None,
     }
-    let bytes = match meaning {
-        Meaning::Icc(profile) => profile.bytes.to_vec(),
-        _ => profile.icc().ok()?,
-    };
-    let source = ColorProfile::new_from_slice(&bytes).ok().filter(ColorProfile::is_matrix_shaper)?;
-    let target = ColorProfile::new_srgb();
-    let options = TransformOptions {
-        rendering_intent: moxcms::RenderingIntent::RelativeColorimetric,
-        allow_use_cicp_transfer: false,
-        ..TransformOptions::default()
-    };
-    if kind == Kind::Rgb8 {
-        source.create_in_place_transform_8bit(Layout::Rgb, &target, options).ok().map(Engine::Matrix8)
-    } else {
-        let transform = source.create_transform_16bit(Layout::Rgb, &target, Layout::Rgb, options).ok()?;
-        Some(Engine::Matrix16(transform))
-    }
-}
-
-/// Extreme exponents, which only lcms2's curves follow.
-fn has_steep_curve(meaning: &Meaning<'_>) -> bool {
-    matches!(meaning, Meaning::Gamma { exponent, .. } if !(0.2..=5.0).contains(exponent))
 }
 
 impl Engine {
@@ -151,11 +132,11 @@ impl Engine {
             (Self::Identity, pixels) => identity(pixels),
             (Self::NaiveCmyk, Pixels::Cmyk8(data)) => Ok(naive_cmyk(&data)),
             (Self::NaiveCmyk, Pixels::Cmyk16(data)) => Ok(naive_cmyk(&reduce(&data))),
-            (Self::Matrix8(transform), Pixels::Rgb8(mut data)) => {
-                transform.transform(&mut data).map_err(|error| refused(&error))?;
+            (Self::Matrix8(matrix), Pixels::Rgb8(mut data)) => {
+                matrix.apply8(&mut data);
                 Ok(data)
             }
-            (Self::Matrix16(transform), Pixels::Rgb16(data)) => matrix16(transform.as_ref(), &data),
+            (Self::Matrix16(matrix), Pixels::Rgb16(data)) => Ok(matrix.apply16(&data)),
             (Self::Lcms(transform), Pixels::Rgb8(mut data) | Pixels::Lab8(mut data)) => {
                 transform.transform_in_place(&mut data);
                 Ok(data)
@@ -172,10 +153,6 @@ impl Engine {
     }
 }
 
-fn refused(error: &moxcms::CmsError) -> Failure {
-    Failure::new(Code::Colour, format!("moxcms: {error}"))
-}
-
 fn by_lcms(transform: &Transform<u8, u8>, data: &[u8], pixels: usize) -> Vec<u8> {
     let mut out = vec![0; pixels * 3];
     transform.transform_pixels(data, &mut out);
@@ -190,17 +167,6 @@ fn deep_by_lcms(transform: &Transform<u8, u8>, data: &[u16], channels: usize) ->
         transform.transform_pixels(&bytes, codes);
     }
     out
-}
-
-fn matrix16(transform: &(dyn TransformExecutor<u16> + Send + Sync), data: &[u16]) -> Result<Vec<u8>, Failure> {
-    let mut out = Vec::with_capacity(data.len());
-    let mut converted = vec![0u16; CHUNK * 3];
-    for samples in data.chunks(CHUNK * 3) {
-        let target = converted.get_mut(..samples.len()).unwrap_or_default();
-        transform.transform(samples, target).map_err(|error| refused(&error))?;
-        out.extend_from_slice(&reduce(target));
-    }
-    Ok(out)
 }
 
 fn identity(pixels: Pixels) -> Result<Vec<u8>, Failure> {

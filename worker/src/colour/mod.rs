@@ -1,8 +1,9 @@
-//! Converts decoded pixels to sRGB. lcms2 is the authority; matrix profiles on RGB pixels take moxcms's faster
-//! path, which stays within one 8-bit step of lcms2 (a test holds it to that). 16-bit pixels are converted at 16 bits
+//! Converts decoded pixels to sRGB. lcms2 is the authority; matrix profiles on RGB pixels take a faster
+//! path of our own, which stays within one 8-bit step of lcms2 (a test holds it to that). 16-bit pixels are converted at 16 bits
 //! and reduced afterwards. Nothing leaves this stage as sRGB that it did not convert or that was not sRGB before.
 
 mod engine;
+mod matrix;
 mod source;
 
 use engine::{Engine, Kind};

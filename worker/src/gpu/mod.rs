@@ -26,7 +26,7 @@ use refmill::recipe::TensorSpec;
 use refmill::report::Device;
 
 use crate::srgb::SrgbImage;
-use crate::tensors::{Derivation, Derived, Target, Work};
+use crate::tensors::{Derivation, Derived, Spares, Target, Work};
 
 use axes::Axes;
 pub use error::GpuError;
@@ -41,6 +41,7 @@ pub struct Gpu {
     ring: Ring,
     work: WorkBuffers,
     axes: Axes,
+    spares: Spares,
     kernels: Kernels,
     copy: Arc<CudaStream>,
     compute: Arc<CudaStream>,
@@ -127,7 +128,7 @@ impl Gpu {
     /// [`GpuError::Cuda`] where the work failed on the GPU.
     pub fn finish(&mut self, pending: Pending) -> Result<Derivation, GpuError> {
         let Pending { mut slot, targets, places, uploads, staging_micros } = pending;
-        let result = collect(&mut slot, &targets, &places);
+        let result = collect(&mut slot, &targets, &places, &mut self.spares);
         let times = slot.times();
         self.ring.put(slot);
         let (tensors, copied_micros) = result?;
@@ -138,6 +139,11 @@ impl Gpu {
             upload_micros: staging_micros.saturating_add(upload_micros),
             derive_micros: derive_micros.saturating_add(copied_micros),
         })
+    }
+
+    /// Takes tensors back that are no longer needed, so that the next image's need no fresh memory.
+    pub fn recycle(&mut self, derivation: Derivation) {
+        self.spares.give(derivation);
     }
 
     /// Puts one image's whole work on the two streams.
@@ -190,16 +196,22 @@ impl Gpu {
 }
 
 /// Copies the tensors of finished work out of the slot, and tells how long the copying took.
-fn collect(slot: &mut Slot, targets: &[Target], places: &[usize]) -> Result<(Vec<Derived>, u64), GpuError> {
-    let bytes = slot.wait()?;
+fn collect(
+    slot: &mut Slot,
+    targets: &[Target],
+    places: &[usize],
+    spares: &mut Spares,
+) -> Result<(Vec<Derived>, u64), GpuError> {
+    let read_back = slot.wait()?;
     let started = Instant::now();
     let mut tensors = Vec::with_capacity(targets.len());
     for (target, &place) in targets.iter().zip(places) {
-        let end = place.saturating_add(target.bytes());
-        let tensor =
-            bytes.get(place..end).ok_or(GpuError::Bounds { what: "readback", need: end, have: bytes.len() })?;
+        let (need, have) = (place.saturating_add(target.bytes()), read_back.len());
+        let tensor = read_back.get(place..need).ok_or(GpuError::Bounds { what: "readback", need, have })?;
+        let mut bytes = spares.take(tensor.len());
+        bytes.copy_from_slice(tensor);
         let (spec, plan) = (target.spec.clone(), target.plan);
-        tensors.push(Derived { spec, plan, shape: target.shape(), bytes: tensor.to_vec() });
+        tensors.push(Derived { spec, plan, shape: target.shape(), bytes });
     }
     Ok((tensors, micros(started)))
 }

@@ -12,6 +12,7 @@ use super::slot::Ring;
 use super::{Gpu, WorkBuffers, allocate};
 use crate::orientation::Orientation;
 use crate::srgb::SrgbImage;
+use crate::tensors::Spares;
 
 /// CUDA 12.0, the first whose drivers read PTX ISA 8.0.
 const OLDEST_DRIVER: i32 = 12_000;
@@ -38,8 +39,8 @@ impl Gpu {
         let buffer = || allocate(&compute, 1, "device memory");
         let work = WorkBuffers { tall: buffer()?, small: buffer()?, tensors: buffer()? };
         let kernels = Kernels::load(&context)?;
-        let (ring, axes) = (Ring::new(), Axes::default());
-        let mut gpu = Self { ring, work, axes, kernels, copy, compute, context, device };
+        let (ring, axes, spares) = (Ring::new(), Axes::default(), Spares::default());
+        let mut gpu = Self { ring, work, axes, spares, kernels, copy, compute, context, device };
         gpu.warm_up()?;
         Ok(gpu)
     }

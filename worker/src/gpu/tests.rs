@@ -193,7 +193,8 @@ fn measure(gpu: &mut Gpu, cpu: &mut CpuDevice, what: &str, image: &SrgbImage) {
     gpu.derive(image, &specs).unwrap();
     let mut events = Vec::new();
     let whole = milliseconds(40, || {
-        gpu.derive(image, &specs).unwrap();
+        let made = gpu.derive(image, &specs).unwrap();
+        gpu.recycle(made);
         events.push(gpu.ring.free.last().unwrap().times().unwrap());
     });
     let part = |pick: fn(&(u64, u64)) -> u64| median(events.iter().map(|times| pick(times) as f64).collect());
@@ -202,11 +203,15 @@ fn measure(gpu: &mut Gpu, cpu: &mut CpuDevice, what: &str, image: &SrgbImage) {
         let mut before = gpu.submit(image, &specs).unwrap();
         (0..9).for_each(|_| {
             let next = gpu.submit(image, &specs).unwrap();
-            gpu.finish(std::mem::replace(&mut before, next)).unwrap();
+            let made = gpu.finish(std::mem::replace(&mut before, next)).unwrap();
+            gpu.recycle(made);
         });
         gpu.finish(before).unwrap();
     }) / 10.0;
-    let on_cpu = milliseconds(10, || drop(cpu.derive(image, &specs).unwrap()));
+    let on_cpu = milliseconds(10, || {
+        let made = cpu.derive(image, &specs).unwrap();
+        cpu.recycle(made);
+    });
     eprintln!(
         "| {what} | {whole:.2} | {two:.2} | {:.3} | {:.1} | {:.1} | {:.3} | {on_cpu:.2} |",
         up / 1e3,

@@ -8,7 +8,7 @@ use fast_image_resize::{FilterType, PixelType, ResizeAlg, ResizeOptions, Resizer
 use refmill::failure::{Code, Failure};
 use refmill::recipe::{Dtype, Filter, Layout, TensorSpec};
 
-use super::{Channels, Derivation, Derived, Resampling, Table, Target, Work, upright};
+use super::{Channels, Derivation, Derived, Resampling, Spares, Table, Target, Work, upright};
 use crate::orientation::Orientation;
 use crate::srgb::SrgbImage;
 
@@ -18,11 +18,13 @@ pub struct CpuDevice {
     resizer: Resizer,
     stored: Vec<u8>,
     upright: Vec<u8>,
+    spares: Spares,
 }
 
 impl fmt::Debug for CpuDevice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let kept = self.stored.capacity() + self.upright.capacity() + self.resizer.size_of_internal_buffers();
+        let own = self.stored.capacity() + self.upright.capacity() + self.spares.held();
+        let kept = own + self.resizer.size_of_internal_buffers();
         f.debug_struct("CpuDevice").field("bytes_kept", &kept).finish()
     }
 }
@@ -44,13 +46,19 @@ impl CpuDevice {
         let mut tensors: Vec<Option<Derived>> = work.targets.iter().map(|_| None).collect();
         for (index, resampling) in work.resamplings.iter().enumerate() {
             self.resample(image, resampling)?;
-            let pixels = self.turn(resampling, image.orientation());
+            self.turn(resampling, image.orientation());
             for (slot, target) in tensors.iter_mut().zip(&work.targets).filter(|(_, t)| t.resampling == index) {
-                *slot = Some(normalise(pixels, target));
+                let bytes = self.spares.take(target.bytes());
+                *slot = Some(normalise(&self.upright, target, bytes));
             }
         }
         let derive_micros = u64::try_from(started.elapsed().as_micros()).unwrap_or(u64::MAX);
         Ok(Derivation { tensors: tensors.into_iter().flatten().collect(), derive_micros, ..Derivation::default() })
+    }
+
+    /// Takes tensors back that are no longer needed, so that the next image's need no fresh memory.
+    pub fn recycle(&mut self, derivation: Derivation) {
+        self.spares.give(derivation);
     }
 
     fn resample(&mut self, image: &SrgbImage, resampling: &Resampling) -> Result<(), Failure> {
@@ -77,9 +85,11 @@ impl CpuDevice {
         self.resizer.resize(&source, &mut target, &options).map_err(|e| refused(&e))
     }
 
-    fn turn(&mut self, resampling: &Resampling, orientation: Orientation) -> &[u8] {
+    /// Leaves the resampled pixels upright in `self.upright`.
+    fn turn(&mut self, resampling: &Resampling, orientation: Orientation) {
         if orientation == Orientation::UPRIGHT {
-            return &self.stored;
+            std::mem::swap(&mut self.stored, &mut self.upright);
+            return;
         }
         self.upright.resize(self.stored.len(), 0);
         let width = resampling.x.target as usize;
@@ -87,14 +97,12 @@ impl CpuDevice {
             Channels::Rgb => upright::turn::<3>(&self.stored, width, orientation, &mut self.upright),
             Channels::Alpha => upright::turn::<1>(&self.stored, width, orientation, &mut self.upright),
         }
-        &self.upright
     }
 }
 
-/// Makes a tensor from upright 8-bit pixels.
-fn normalise(pixels: &[u8], target: &Target) -> Derived {
+/// Makes a tensor from upright 8-bit pixels, in the buffer `bytes`.
+fn normalise(pixels: &[u8], target: &Target, mut bytes: Vec<u8>) -> Derived {
     let table = Table::new(target.spec.normalise, target.spec.dtype);
-    let mut bytes = vec![0; target.bytes()];
     match target.spec.dtype {
         Dtype::F32 => look_up(pixels, target, &table.f32(), &mut bytes),
         Dtype::F16 | Dtype::Bf16 => look_up(pixels, target, &table.f16(), &mut bytes),

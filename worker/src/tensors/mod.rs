@@ -7,6 +7,7 @@
 mod coefficients;
 pub mod cpu;
 pub mod safetensors_file;
+mod spares;
 mod table;
 mod upright;
 mod work;
@@ -22,6 +23,7 @@ use refmill::recipe::TensorSpec;
 use crate::srgb::SrgbImage;
 
 pub(crate) use coefficients::Axis;
+pub(crate) use spares::Spares;
 pub(crate) use table::Table;
 pub(crate) use work::{Channels, Resampling, Target, Work};
 

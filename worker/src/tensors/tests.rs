@@ -227,6 +227,16 @@ fn f32_elements_follow_the_mean_and_std() {
 }
 
 #[test]
+fn tensors_in_recycled_memory_are_the_same() {
+    let (large, small) = (noise(90, 70, 6, true), noise(30, 41, 1, false));
+    let mut device = CpuDevice::new();
+    let first = device.derive(&large, &sdxl()).unwrap();
+    device.recycle(first.clone());
+    device.derive(&small, &sdxl()).unwrap();
+    assert_eq!(device.derive(&large, &sdxl()).unwrap().tensors, first.tensors);
+}
+
+#[test]
 fn derived_bytes_is_what_deriving_makes() {
     let image = noise(40, 30, 5, true);
     let made = derive(&image, &sdxl());
@@ -292,7 +302,10 @@ fn milliseconds(mut work: impl FnMut()) -> f64 {
 fn times_of_the_sdxl_tensors_on_the_cpu() {
     let mut device = CpuDevice::new();
     let mut time = |what: &str, image: &SrgbImage, specs: &[refmill::recipe::TensorSpec]| {
-        let whole = milliseconds(|| drop(device.derive(image, specs).unwrap()));
+        let whole = milliseconds(|| {
+            let made = device.derive(image, specs).unwrap();
+            device.recycle(made);
+        });
         eprintln!(
             "| {} x {}, orientation {} | {what} | {whole:.2} ms |",
             image.width(),

@@ -64,6 +64,12 @@ impl Kernels {
         })
     }
 
+    /// The kernel that a test misuses.
+    #[cfg(test)]
+    pub fn put_8(&self) -> &CudaFunction {
+        &self.put_8
+    }
+
     /// Resamples the pixels in `input` into `small`, through `tall` where both axes are resampled.
     pub fn resample(
         &self,

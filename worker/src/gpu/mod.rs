@@ -229,12 +229,11 @@ fn grow(
     Ok(())
 }
 
-/// Device memory of at least `bytes`, rounded up to a power of two so that growing is rare.
+/// Device memory of at least `bytes`, rounded up to a power of two so that growing is rare. Zeroed in the stream's
+/// order: it may have held another process's data, and the gaps between tensors are copied back as well.
 fn allocate(stream: &Arc<CudaStream>, bytes: usize, what: &'static str) -> Result<CudaSlice<u8>, GpuError> {
     let rounded = bytes.next_power_of_two().max(upload::ALIGNMENT);
-    // SAFETY: alloc leaves the memory unset, which is no undefined value for bytes that only kernels and copies
-    // read, and each writes what it reads later in the same stream's order.
-    unsafe { stream.alloc::<u8>(rounded) }.map_err(|error| GpuError::cuda(what, error))
+    stream.alloc_zeros(rounded).map_err(|error| GpuError::cuda(what, error))
 }
 
 fn micros(started: Instant) -> u64 {

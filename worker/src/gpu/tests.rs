@@ -157,6 +157,29 @@ fn pinned_memory_over_its_limit_is_refused() {
     assert_eq!((pinned.grow(&gpu.context, 5), pinned.held()), (Ok(()), 1 << 20));
 }
 
+/// Launches a kernel on an address that no allocation has, past every check.
+fn read_nowhere(gpu: &Gpu) {
+    use cudarc::driver::{LaunchConfig, PushKernelArg};
+    let (nowhere, one) = (8_u64, 1_u32);
+    let mut launch = gpu.compute.launch_builder(gpu.kernels.put_8());
+    launch.arg(&nowhere).arg(&one).arg(&one).arg(&one).arg(&nowhere).arg(&nowhere).arg(&one).arg(&one);
+    let once = LaunchConfig { grid_dim: (1, 1, 1), block_dim: (1, 1, 1), shared_mem_bytes: 0 };
+    // SAFETY: the kernel's read faults on the GPU and touches no memory of this process, which is what is tested.
+    unsafe { launch.launch(once) }.unwrap();
+}
+
+#[test]
+#[ignore = "loses the CUDA context of the whole process; run it alone, by name, with --ignored"]
+fn illegal_address_is_met_by_the_next_image_and_is_sticky() {
+    let Some(mut gpu) = gpu() else { return };
+    let image = noise(300, 200, 1, false);
+    read_nowhere(&gpu);
+    let error = gpu.derive(&image, &specs(0)).unwrap_err();
+    eprintln!("{error}");
+    assert!(error.is_sticky(), "{error}");
+    assert!(gpu.derive(&image, &specs(0)).unwrap_err().is_sticky());
+}
+
 fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     values[values.len() / 2]
@@ -219,36 +242,6 @@ fn measure(gpu: &mut Gpu, cpu: &mut CpuDevice, what: &str, image: &SrgbImage) {
         ceiling(gpu, bytes),
         kernels / 1e3,
     );
-}
-
-/// Milliseconds to write `bytes` pinned bytes: whole, and in pieces.
-fn staging(gpu: &Gpu, mut pinned: Pinned, source: &[u8]) -> Vec<f64> {
-    pinned.grow(&gpu.context, source.len()).unwrap();
-    let target = pinned.first(source.len()).unwrap();
-    let pieces = [source.len(), 4 << 20, 1 << 20, 256 << 10, 64 << 10, 16 << 10, 4096];
-    let time = |piece: &usize| {
-        milliseconds(9, || {
-            let pairs = target.chunks_mut(*piece).zip(source.chunks(*piece));
-            pairs.for_each(|(to, from)| to.copy_from_slice(from));
-        })
-    };
-    pieces.iter().map(time).collect()
-}
-
-#[test]
-#[ignore = "prints times, asserts nothing; run it by hand on a GPU with --ignored --nocapture"]
-fn times_of_staging() {
-    let Some(gpu) = gpu() else { return };
-    let mut own = vec![1; 1 << 26];
-    for (w, h) in [(4000, 3000), (1200, 900)] {
-        let image = noise(w, h, 1, false);
-        let combined = Pinned::towards_device("pinned memory for a test", 1 << 26);
-        let cached = Pinned::from_device("pinned memory for a test", 1 << 26);
-        eprintln!("write-combined {:.2?} ms", staging(&gpu, combined, image.rgb()));
-        eprintln!("cached         {:.2?} ms", staging(&gpu, cached, image.rgb()));
-        let pageable = milliseconds(9, || own[..image.rgb().len()].copy_from_slice(image.rgb()));
-        eprintln!("pageable       {pageable:.2} ms");
-    }
 }
 
 #[test]

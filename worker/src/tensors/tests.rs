@@ -297,27 +297,25 @@ fn milliseconds(mut work: impl FnMut()) -> f64 {
     median((0..15).map(one).collect())
 }
 
+fn print_time(what: &str, image: &SrgbImage, specs: &[refmill::recipe::TensorSpec]) {
+    let mut device = CpuDevice::new();
+    let time = milliseconds(|| {
+        let made = device.derive(image, specs).unwrap();
+        device.recycle(made);
+    });
+    let orientation = image.orientation().exif();
+    eprintln!("| {} x {}, orientation {orientation} | {what} | {time:.2} ms |", image.width(), image.height());
+}
+
 #[test]
 #[ignore = "prints times, asserts nothing; run it by hand, in release, with --ignored --nocapture"]
 fn times_of_the_sdxl_tensors_on_the_cpu() {
-    let mut device = CpuDevice::new();
-    let mut time = |what: &str, image: &SrgbImage, specs: &[refmill::recipe::TensorSpec]| {
-        let whole = milliseconds(|| {
-            let made = device.derive(image, specs).unwrap();
-            device.recycle(made);
-        });
-        eprintln!(
-            "| {} x {}, orientation {} | {what} | {whole:.2} ms |",
-            image.width(),
-            image.height(),
-            image.orientation().exif()
-        );
-    };
-    let specs = sdxl();
-    let codes: Vec<_> = specs.iter().map(|s| codes(s.size, s.filter)).collect();
-    for image in [noise(4000, 3000, 1, false), noise(4000, 3000, 6, false), noise(1200, 900, 1, false)] {
-        time("three tensors", &image, &specs);
-        time("large resampling alone", &image, &codes[..1]);
-        time("small resampling alone", &image, &codes[2..]);
-    }
+    let codes: Vec<_> = sdxl().iter().map(|spec| codes(spec.size, spec.filter)).collect();
+    [(4000, 3000, 1), (4000, 3000, 6), (1200, 900, 1)].map(|(w, h, o)| noise(w, h, o, false)).iter().for_each(
+        |image| {
+            print_time("three tensors", image, &sdxl());
+            print_time("large resampling alone", image, &codes[..1]);
+            print_time("small resampling alone", image, &codes[2..]);
+        },
+    );
 }

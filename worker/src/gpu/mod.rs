@@ -5,7 +5,7 @@
 //! through the slot's second pinned buffer, and only its own event is waited for. While one image is on the GPU the
 //! next can be submitted from another slot.
 //!
-//! The only place of this crate with `unsafe`: it calls the driver and launches kernels.
+//! It calls the driver and launches kernels, so it may use `unsafe`; every block says what upholds it.
 #![allow(unsafe_code, reason = "the CUDA driver's calls and kernel launches have no safe form")]
 
 mod axes;

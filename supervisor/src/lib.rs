@@ -1,1 +1,21 @@
-//! x
+//! The trusted side of refmill: it names the inputs, keeps the workers, and publishes what they made.
+//!
+//! | module | what it does |
+//! | --- | --- |
+//! | [`args`], [`settings`] | what was typed, and what it means once checked |
+//! | [`commands`] | one file a command |
+//! | [`intake`] | files, folders, globs and stdin become inputs, read into sealed memory |
+//! | [`naming`] | which input writes under which name |
+//! | [`recipe`] | recipes in TOML, built in or the user's |
+//! | [`devices`] | GPUs by UUID, without CUDA |
+//! | [`pool`] | the workers: spawned, confined, believed nothing, replaced |
+//! | [`memory`] | the regions that both sides share |
+//! | [`publish`] | artifacts first, then the report, each whole or not at all |
+//! | [`progress`], [`shutdown`] | what the user sees, and how the user ends it |
+//!
+//! This crate never decodes an image and never calls CUDA: whatever an image can do to a decoder, it does to a
+//! worker.
+
+pub mod devices;
+pub mod limits;
+pub mod recipe;

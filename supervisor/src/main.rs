@@ -1,2 +1,2 @@
-//! x
+//! `refmill`.
 fn main() {}

@@ -18,4 +18,6 @@
 
 pub mod devices;
 pub mod limits;
+pub mod memory;
 pub mod recipe;
+pub mod shutdown;

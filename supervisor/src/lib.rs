@@ -17,7 +17,10 @@
 //! worker.
 
 pub mod devices;
+pub mod intake;
 pub mod limits;
 pub mod memory;
+pub mod naming;
+pub mod publish;
 pub mod recipe;
 pub mod shutdown;

@@ -21,6 +21,7 @@ pub mod intake;
 pub mod limits;
 pub mod memory;
 pub mod naming;
+pub mod pool;
 pub mod publish;
 pub mod recipe;
 pub mod shutdown;

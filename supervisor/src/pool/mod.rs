@@ -1,0 +1,153 @@
+//! The pool: slots, each a thread with one worker, which share a queue of tasks. The first slot starts alone; its
+//! worker shows whether the device works at all, before the others are started.
+
+pub mod claim;
+pub mod mailbox;
+pub mod postman;
+pub mod process;
+mod slot;
+pub mod spawn;
+pub mod worker;
+
+use std::collections::VecDeque;
+use std::sync::mpsc::{self, Sender};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+
+use refmill::job::{ColourOptions, ImageWanted};
+use refmill::limits::Limits;
+use refmill::recipe::Recipe;
+use refmill::report::{Device, Report};
+
+use crate::intake::Origin;
+use crate::publish::Outputs;
+use crate::shutdown::Stop;
+use slot::Slot;
+use worker::{StartError, WorkerPlan};
+
+/// What every image of a run is asked for.
+#[derive(Debug, Clone)]
+pub struct Order {
+    /// The repaired image.
+    pub image: ImageWanted,
+    /// The tensors.
+    pub recipe: Option<Recipe>,
+    /// How colours are converted.
+    pub colour: ColourOptions,
+    /// The bounds.
+    pub limits: Limits,
+}
+
+/// One image, and where its artifacts go.
+#[derive(Debug, Clone)]
+pub struct Task {
+    /// Its place in the run, from 0.
+    pub index: usize,
+    /// Where its bytes come from.
+    pub origin: Origin,
+    /// What the report calls it.
+    pub name: String,
+    /// Where its artifacts go.
+    pub outputs: Outputs,
+}
+
+/// A task that has its report.
+#[derive(Debug)]
+pub struct Finished {
+    /// The task's place in the run.
+    pub index: usize,
+    /// Its report, published.
+    pub report: Report,
+}
+
+/// What the caller is told while the pool runs.
+#[derive(Debug)]
+pub enum News {
+    /// The first worker is ready, on this device, with these confinement steps.
+    Ready(Device, Vec<String>),
+    /// A further worker could not be had; the others go on.
+    SlotLost(String),
+    /// A task has its report. They come in the order of their completion.
+    Finished(Box<Finished>),
+}
+
+/// How the pool ended.
+#[derive(Debug, Default)]
+pub struct Ended {
+    /// Tasks without a report: after an interruption, or since no worker was left.
+    pub undone: usize,
+    /// Why no worker was left.
+    pub broken: Option<StartError>,
+    /// Whether any worker was ever ready.
+    pub worked: bool,
+}
+
+enum Message {
+    Started(Box<Device>, Vec<String>),
+    Finished(Box<Finished>),
+    Lost(StartError),
+}
+
+/// Tasks that no slot has taken.
+#[derive(Debug)]
+struct Queue<'a>(Mutex<VecDeque<&'a Task>>);
+
+impl<'a> Queue<'a> {
+    fn next(&self) -> Option<&'a Task> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).pop_front()
+    }
+
+    fn put_back(&self, task: &'a Task) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push_front(task);
+    }
+}
+
+/// Runs all tasks on up to `slots` workers and tells what happens. Returns when no worker is left running.
+pub fn run(
+    plan: &WorkerPlan,
+    slots: usize,
+    order: &Order,
+    tasks: &[Task],
+    stop: &Stop,
+    tell: &mut dyn FnMut(News),
+) -> Ended {
+    let queue = Queue(Mutex::new(tasks.iter().collect()));
+    let slot = Slot { plan, order, queue: &queue, stop };
+    let mut ended = Ended { undone: tasks.len(), ..Ended::default() };
+    thread::scope(|scope| {
+        let (sender, messages) = mpsc::channel();
+        let start = |sender: Sender<Message>, ended: &mut Ended| {
+            let thread = thread::Builder::new().name("slot".into());
+            if let Err(error) = thread.spawn_scoped(scope, move || slot.serve(&sender)) {
+                ended.broken = Some(StartError::Prepare(error));
+            }
+        };
+        start(sender.clone(), &mut ended);
+        // Given up once the other slots are started: messages end when the last slot does.
+        let mut sender = Some(sender);
+        while let Ok(message) = messages.recv() {
+            let further = sender.take();
+            match message {
+                Message::Started(device, posture) => {
+                    ended.worked = true;
+                    if let Some(sender) = further {
+                        (1..slots).for_each(|_| start(sender.clone(), &mut ended));
+                        tell(News::Ready(*device, posture));
+                    }
+                }
+                Message::Finished(finished) => {
+                    ended.undone = ended.undone.saturating_sub(1);
+                    tell(News::Finished(finished));
+                }
+                Message::Lost(StartError::Interrupted) => {}
+                Message::Lost(error) => {
+                    if ended.worked {
+                        tell(News::SlotLost(error.to_string()));
+                    }
+                    ended.broken = Some(error);
+                }
+            }
+        }
+    });
+    ended
+}

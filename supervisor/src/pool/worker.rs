@@ -1,0 +1,376 @@
+//! One worker from its start to its end: spawned, greeted, given jobs one at a time, and killed the moment that it
+//! breaks a promise. Belongs to the thread that started it.
+
+use std::ffi::OsString;
+use std::io;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use refmill::job::Job;
+use refmill::report::{Device, Report};
+use refmill::wire::{Event, Region, Request};
+
+use super::claim::{self, ClaimError};
+use super::mailbox::{Mailbox, MailboxError};
+use super::postman::{Postman, PostmanError};
+use super::process::Process;
+use super::spawn::{Launch, SOCKET_FD, SpawnError, spawn};
+use crate::devices::Choice;
+use crate::memory::{OutputRegion, SealedInput};
+use crate::shutdown::Stop;
+
+/// From exec to `Ready`: a CUDA context takes 0.4 s, a cold driver some seconds.
+const START: Duration = Duration::from_secs(20);
+/// How long past its limit a job may take until the worker's own report of it counts as missing.
+const JOB_GRACE: Duration = Duration::from_secs(2);
+/// How long a worker whose socket closed may take to exit, so that its exit code is seen.
+const EXIT_GRACE: Duration = Duration::from_secs(1);
+/// How long an idle worker may take to stop.
+const STOP_GRACE: Duration = Duration::from_secs(2);
+
+/// How workers are started.
+#[derive(Debug, Clone)]
+pub struct WorkerPlan {
+    /// The program.
+    pub program: PathBuf,
+    /// `LD_LIBRARY_PATH`, where the CUDA driver can lie.
+    pub library_path: Option<OsString>,
+    /// The device.
+    pub device: Choice,
+    /// Size of the output region, in bytes.
+    pub output_bytes: u64,
+}
+
+/// A worker that is ready for a job.
+#[derive(Debug)]
+pub struct Worker {
+    process: Process,
+    mailbox: Mailbox,
+    postman: Postman,
+    output: OutputRegion,
+    device: Device,
+    posture: Vec<String>,
+    jobs: u64,
+}
+
+/// Why a worker did not become ready.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// Making its socket, its folder or its memory failed.
+    #[error("cannot prepare a worker: {0}")]
+    Prepare(#[source] io::Error),
+    /// The process did not start.
+    #[error(transparent)]
+    Spawn(#[from] SpawnError),
+    /// It gave up, and said why.
+    #[error("worker gave up: {message}")]
+    Fatal {
+        /// Its words.
+        message: String,
+    },
+    /// It ended without a word.
+    #[error("worker {how} before it was ready")]
+    Ended {
+        /// How, and what it wrote to stderr.
+        how: String,
+    },
+    /// It was not ready in time.
+    #[error("worker was not ready within {} s", START.as_secs())]
+    Timeout,
+    /// It broke the protocol.
+    #[error("worker broke the protocol: {what}")]
+    Protocol {
+        /// How.
+        what: String,
+    },
+    /// The user wants to stop.
+    #[error("interrupted")]
+    Interrupted,
+}
+
+/// Why a job has no report; the worker is gone in each case.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// The process ended while it held the job.
+    #[error("worker {how} while it held the job")]
+    Crashed {
+        /// How, and what it wrote to stderr.
+        how: String,
+    },
+    /// It broke the protocol.
+    #[error("worker broke the protocol: {what}")]
+    Protocol {
+        /// How.
+        what: String,
+    },
+    /// It was not done in time.
+    #[error("no answer after {elapsed_ms} ms")]
+    OverTime {
+        /// Time that the job had, in milliseconds.
+        elapsed_ms: u64,
+    },
+    /// The user wants to stop.
+    #[error("interrupted")]
+    Interrupted,
+}
+
+/// What a job is, but for what only the worker's connection knows.
+#[derive(Debug)]
+pub struct Assignment<'a> {
+    /// The job; its id is set here.
+    pub job: Job,
+    /// Its bytes.
+    pub input: &'a SealedInput,
+}
+
+impl Worker {
+    /// Starts a worker and waits until it is ready. It dies with the calling thread.
+    ///
+    /// # Errors
+    /// [`StartError`]; no process is left behind.
+    pub fn start(plan: &WorkerPlan, stop: &Stop) -> Result<Self, StartError> {
+        let deadline = after(START);
+        let folder = tempfile::Builder::new().prefix("refmill-").tempdir().map_err(StartError::Prepare)?;
+        let (mut mailbox, socket) = Mailbox::pair().map_err(StartError::Prepare)?;
+        let output = OutputRegion::new(plan.output_bytes).map_err(StartError::Prepare)?;
+        let launch = plan.launch(folder.path().as_os_str().to_owned());
+        let mut process = spawn(&launch, &socket)?;
+        // Only the worker may hold its end: its death must be seen as the end of the stream.
+        drop(socket);
+        let mut listen = |mailbox: &mut Mailbox| match mailbox.receive(deadline, stop) {
+            Ok(Event::Fatal { message }) => Err(StartError::fatal(message, &mut process)),
+            Ok(event) => Ok(event),
+            Err(error) => Err(StartError::from_mailbox(error, &mut process)),
+        };
+        let Event::Hello { server } = listen(&mut mailbox)? else {
+            return Err(StartError::protocol("its first event is not Hello"));
+        };
+        let left = deadline.saturating_duration_since(Instant::now());
+        let postman = Postman::connect(&server, folder.path(), left)?;
+        let Event::Ready { device, posture } = listen(&mut mailbox)? else {
+            return Err(StartError::protocol("its second event is not Ready"));
+        };
+        let device = plan.verified(device)?;
+        let sent = mailbox.send_region(Region::Output, std::os::fd::AsFd::as_fd(&output), deadline, stop);
+        sent.map_err(|error| StartError::from_mailbox(error, &mut process))?;
+        Ok(Self { process, mailbox, postman, output, device, posture, jobs: 0 })
+    }
+
+    /// The device it runs on.
+    #[must_use]
+    pub fn device(&self) -> &Device {
+        &self.device
+    }
+
+    /// The confinement steps that hold, in its own words.
+    #[must_use]
+    pub fn posture(&self) -> &[String] {
+        &self.posture
+    }
+
+    /// Where the artifacts of the last job lie.
+    #[must_use]
+    pub fn output(&self) -> &OutputRegion {
+        &self.output
+    }
+
+    /// Runs one job. After an error the worker is dead and must be dropped.
+    ///
+    /// # Errors
+    /// [`RunError`]
+    pub fn run(&mut self, assignment: Assignment<'_>, stop: &Stop) -> Result<Report, RunError> {
+        let Assignment { mut job, input } = assignment;
+        self.jobs = self.jobs.saturating_add(1);
+        job.id = self.jobs;
+        let started = Instant::now();
+        let deadline = after(Duration::from_millis(job.limits.wall_ms).saturating_add(JOB_GRACE));
+        let asked = job.clone();
+        let input = std::os::fd::AsFd::as_fd(input);
+        let answer = self.mailbox.send_region(Region::Input, input, deadline, stop).and_then(|()| {
+            self.postman.send(Request::Run(Box::new(job)));
+            self.mailbox.receive(deadline, stop)
+        });
+        match answer {
+            Ok(Event::Done { id, report }) => {
+                let region = self.output.len();
+                Ok(claim::check(id, *report, &asked, region, &self.device).map_err(|error| self.violated(&error))?)
+            }
+            Ok(Event::Fatal { message }) => {
+                let how = with_words(&self.process.end(EXIT_GRACE).to_string(), &printable(&message, 300));
+                Err(RunError::Crashed { how })
+            }
+            Ok(_) => Err(self.broken("its answer is not Done".into())),
+            Err(error) => Err(self.failed(error, started)),
+        }
+    }
+
+    fn failed(&mut self, error: MailboxError, started: Instant) -> RunError {
+        match error {
+            MailboxError::Gone => RunError::Crashed { how: epitaph(&mut self.process) },
+            MailboxError::Interrupted => {
+                self.process.end(Duration::ZERO);
+                RunError::Interrupted
+            }
+            MailboxError::Timeout => {
+                self.process.end(Duration::ZERO);
+                RunError::OverTime { elapsed_ms: u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX) }
+            }
+            other => self.broken(other.to_string()),
+        }
+    }
+
+    fn violated(&mut self, error: &ClaimError) -> RunError {
+        self.broken(error.to_string())
+    }
+
+    fn broken(&mut self, what: String) -> RunError {
+        self.process.end(Duration::ZERO);
+        RunError::Protocol { what }
+    }
+
+    /// Ends an idle worker: asked first, killed after a while.
+    pub fn stop(mut self) {
+        self.postman.send(Request::Stop);
+        self.process.end(STOP_GRACE);
+    }
+}
+
+impl WorkerPlan {
+    fn launch(&self, folder: OsString) -> Launch<'_> {
+        let gpu = self.device.gpu.as_ref().map(|gpu| OsString::from(gpu.as_str()));
+        let mut arguments: Vec<OsString> = vec!["--socket-fd".into(), SOCKET_FD.to_string().into()];
+        arguments.extend(["--device".into(), self.device.kind().into()]);
+        arguments.extend(gpu.iter().flat_map(|gpu| ["--gpu".into(), gpu.clone()]));
+        let mut environment = vec![
+            ("CUDA_VISIBLE_DEVICES", gpu.unwrap_or_default()),
+            ("CUDA_DEVICE_ORDER", "PCI_BUS_ID".into()),
+            ("LANG", "C.UTF-8".into()),
+            ("TMPDIR", folder),
+        ];
+        environment.extend(self.library_path.clone().map(|path| ("LD_LIBRARY_PATH", path)));
+        Launch { program: &self.program, arguments, environment, file_bytes: self.output_bytes }
+    }
+
+    /// The device as the worker tells it, if it is the one that was asked for.
+    fn verified(&self, told: Device) -> Result<Device, StartError> {
+        let kind = self.device.kind();
+        if told.kind != kind {
+            return Err(StartError::protocol(&format!("it runs on `{}`, not on {kind}", printable(&told.kind, 40))));
+        }
+        let uuid = self.device.gpu.as_ref().map(ToString::to_string).unwrap_or_default();
+        if self.device.gpu.as_ref().is_some_and(|gpu| !gpu.is_same(&told.uuid)) {
+            return Err(StartError::protocol(&format!("it runs on {}, not on {uuid}", printable(&told.uuid, 60))));
+        }
+        let name = printable(&told.name, 200);
+        Ok(Device { kind: kind.into(), name, uuid, reason: self.device.reason.clone() })
+    }
+}
+
+impl StartError {
+    fn protocol(what: &str) -> Self {
+        Self::Protocol { what: what.into() }
+    }
+
+    fn fatal(message: String, process: &mut Process) -> Self {
+        process.end(EXIT_GRACE);
+        Self::Fatal { message: printable(&message, 500) }
+    }
+
+    fn from_mailbox(error: MailboxError, process: &mut Process) -> Self {
+        match error {
+            MailboxError::Timeout => Self::Timeout,
+            MailboxError::Interrupted => Self::Interrupted,
+            MailboxError::Gone => Self::Ended { how: epitaph(process) },
+            other => Self::protocol(&other.to_string()),
+        }
+    }
+}
+
+impl From<PostmanError> for StartError {
+    fn from(error: PostmanError) -> Self {
+        match error {
+            PostmanError::Timeout => Self::Timeout,
+            other => Self::protocol(&other.to_string()),
+        }
+    }
+}
+
+/// How a process that closed its socket ended, with its last words.
+fn epitaph(process: &mut Process) -> String {
+    let ending = process.end(EXIT_GRACE).to_string();
+    with_words(&ending, &process.last_words())
+}
+
+fn with_words(how: &str, words: &str) -> String {
+    if words.is_empty() { how.to_owned() } else { format!("{how} ({words})") }
+}
+
+/// A text from a worker as it may stand in a terminal: cut, and without control characters.
+fn printable(text: &str, max: usize) -> String {
+    text.chars().take(max).map(|c| if c.is_control() { ' ' } else { c }).collect()
+}
+
+fn after(time: Duration) -> Instant {
+    let now = Instant::now();
+    now.checked_add(time).unwrap_or(now)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::devices::GpuUuid;
+
+    const GPU: &str = "GPU-0a1b2c3d-0000-1111-2222-333344445555";
+
+    fn plan(gpu: Option<GpuUuid>) -> WorkerPlan {
+        let device = Choice { gpu, reason: "asked for".into(), may_fall_back: false };
+        WorkerPlan { program: "/bin/false".into(), library_path: None, device, output_bytes: 1 << 20 }
+    }
+
+    fn told(kind: &str, uuid: &str) -> Device {
+        Device { kind: kind.into(), name: "N\x1b[31m".into(), uuid: uuid.into(), reason: "mine".into() }
+    }
+
+    #[test]
+    fn cpu_worker_sees_no_gpu() {
+        let plan = plan(None);
+        let launch = plan.launch("/tmp/x".into());
+        assert!(launch.environment.contains(&("CUDA_VISIBLE_DEVICES", OsString::new())));
+        assert_eq!(launch.arguments, ["--socket-fd", "3", "--device", "cpu"]);
+    }
+
+    #[test]
+    fn cuda_worker_sees_its_gpu_by_uuid() {
+        let plan = plan(Some(GpuUuid::parse(GPU).unwrap()));
+        let launch = plan.launch("/tmp/x".into());
+        assert!(launch.environment.contains(&("CUDA_VISIBLE_DEVICES", GPU.into())));
+        assert_eq!(launch.arguments, ["--socket-fd", "3", "--device", "cuda", "--gpu", GPU]);
+    }
+
+    #[test]
+    fn device_is_told_with_the_supervisors_reason_and_without_control_characters() {
+        let device = plan(None).verified(told("cpu", "")).unwrap();
+        assert_eq!((device.name.as_str(), device.reason.as_str()), ("N [31m", "asked for"));
+    }
+
+    #[test]
+    fn worker_on_another_device_is_refused() {
+        assert!(matches!(plan(None).verified(told("cuda", "")), Err(StartError::Protocol { .. })));
+        let plan = plan(Some(GpuUuid::parse(GPU).unwrap()));
+        assert!(matches!(plan.verified(told("cuda", "GPU-x")), Err(StartError::Protocol { .. })));
+        assert!(plan.verified(told("cuda", GPU)).is_ok());
+    }
+
+    #[test]
+    fn program_that_ends_before_its_first_word_is_told_with_its_exit_code() {
+        let error = Worker::start(&plan(None), &Stop::new().unwrap()).unwrap_err();
+        assert_eq!(error.to_string(), "worker exited with 1 before it was ready");
+    }
+
+    #[test]
+    fn program_that_does_not_exist_is_named() {
+        let plan = WorkerPlan { program: "/no/such/refmill-worker".into(), ..plan(None) };
+        let error = Worker::start(&plan, &Stop::new().unwrap()).unwrap_err();
+        assert!(error.to_string().starts_with("cannot start worker /no/such/refmill-worker: No such file"), "{error}");
+    }
+}

@@ -16,12 +16,16 @@
 //! This crate never decodes an image and never calls CUDA: whatever an image can do to a decoder, it does to a
 //! worker.
 
+pub mod args;
+pub mod commands;
 pub mod devices;
 pub mod intake;
 pub mod limits;
 pub mod memory;
 pub mod naming;
 pub mod pool;
+pub mod progress;
 pub mod publish;
 pub mod recipe;
+pub mod settings;
 pub mod shutdown;

@@ -1,0 +1,184 @@
+//! What the user typed. No I/O, no judgement: [`crate::settings`] says what it means.
+
+use std::path::PathBuf;
+
+use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
+
+/// The command line.
+#[derive(Debug, Parser)]
+#[command(name = "refmill", version, about = "Turns reference images into upright sRGB pictures and model-ready tensors, and says what was wrong with them.", after_help = EXAMPLES, max_term_width = 100)]
+pub struct Args {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  refmill run photo.jpg                        out/photo.png, .safetensors, .report.json for SDXL
+  refmill run photos/ --recipe flux --out t    every image in a folder and the folders in it
+  refmill run '*.heic' --no-tensors --json     repaired images only, one JSON report a line
+  curl -s URL | refmill run - --out - > x.safetensors
+  refmill repair photo.jpg --convert --png fixed.png --report fixed.json
+  refmill recipe show sdxl > mine.toml
+
+Exit codes: 0 every image was processed, 1 some failed, 2 the command line cannot be used, 3 none was processed,
+4 no worker could be started.";
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Process images: repaired image, tensors and report for each
+    Run(RunArgs),
+    /// Repair one image: upright sRGB PNG and report, no tensors
+    Repair(RepairArgs),
+    /// List, show or check recipes
+    #[command(subcommand)]
+    Recipe(RecipeCommand),
+    /// Print the JSON schema of the report
+    Schema,
+}
+
+/// `refmill run`.
+#[derive(Debug, ClapArgs)]
+pub struct RunArgs {
+    /// Files, folders (with the folders in them; image extensions only), globs, or `-` for standard input
+    #[arg(required = true, value_name = "INPUT")]
+    pub inputs: Vec<PathBuf>,
+    /// Which tensors to derive: sdxl, sd15, flux, clip, or a TOML file
+    #[arg(long, default_value = "sdxl", value_name = "NAME|FILE.toml")]
+    pub recipe: String,
+    /// Folder for NAME.png, NAME.safetensors and NAME.report.json; `-` writes one input's tensors (with --no-tensors
+    /// its image) to standard output and no report
+    #[arg(long, default_value = "out", value_name = "DIR")]
+    pub out: PathBuf,
+    /// One report a line on standard output, as JSON (with `--out -` on standard error)
+    #[arg(long)]
+    pub json: bool,
+    /// Worker processes [default: one per core on the CPU, one on a GPU]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
+    pub workers: Option<u16>,
+    /// Where tensors are derived; `auto` takes a GPU where one is listed, and says why
+    #[arg(long, value_enum, default_value_t = DeviceArg::Auto)]
+    pub device: DeviceArg,
+    /// The GPU or MIG instance, as `nvidia-smi -L` lists it (GPU-... or MIG-...); implies --device cuda
+    #[arg(long, value_name = "UUID")]
+    pub gpu: Option<String>,
+    /// Write no repaired image
+    #[arg(long)]
+    pub no_image: bool,
+    /// Write no tensors
+    #[arg(long)]
+    pub no_tensors: bool,
+    /// Replace files that refmill did not make
+    #[arg(long)]
+    pub force: bool,
+    /// What repair and run have in common.
+    #[command(flatten)]
+    pub shared: SharedArgs,
+}
+
+/// `refmill repair`.
+#[derive(Debug, ClapArgs)]
+pub struct RepairArgs {
+    /// The image, or `-` for standard input
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+    /// Convert the pixels to upright sRGB (the one kind of repair so far)
+    #[arg(long, required = true)]
+    pub convert: bool,
+    /// Where the repaired image goes, replacing what is there; `-` for standard output
+    #[arg(long, value_name = "OUT.png")]
+    pub png: PathBuf,
+    /// Where the report goes, replacing what is there
+    #[arg(long, value_name = "OUT.json")]
+    pub report: Option<PathBuf>,
+    /// What repair and run have in common.
+    #[command(flatten)]
+    pub shared: SharedArgs,
+}
+
+/// What `run` and `repair` have in common.
+#[derive(Debug, ClapArgs)]
+pub struct SharedArgs {
+    /// Rendering intent of the conversion to sRGB
+    #[arg(long, value_enum, default_value_t = IntentArg::Relative)]
+    pub intent: IntentArg,
+    /// Convert without black point compensation
+    #[arg(long)]
+    pub no_bpc: bool,
+    /// A bound on one image: input_bytes, width, height, pixels, frames, metadata_bytes, output_bytes, wall_ms
+    #[arg(long = "limit", value_name = "KEY=VALUE")]
+    pub limits: Vec<String>,
+    /// The worker program [default: refmill-worker beside this program]
+    #[arg(long, value_name = "PATH")]
+    pub worker: Option<PathBuf>,
+    /// Say nothing but failures on standard error
+    #[arg(long, short)]
+    pub quiet: bool,
+}
+
+/// `--device`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum DeviceArg {
+    /// A GPU where one is listed, else the CPU
+    Auto,
+    /// The CPU
+    Cpu,
+    /// A GPU, or an error
+    Cuda,
+}
+
+/// `--intent`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum IntentArg {
+    /// Perceptual
+    Perceptual,
+    /// Media-relative colorimetric
+    #[value(alias = "relative-colorimetric")]
+    Relative,
+    /// Saturation
+    Saturation,
+    /// ICC-absolute colorimetric
+    #[value(alias = "absolute-colorimetric")]
+    Absolute,
+}
+
+/// `refmill recipe`.
+#[derive(Debug, Subcommand)]
+pub enum RecipeCommand {
+    /// Name the built-in recipes and their tensors
+    List,
+    /// Print a built-in recipe as TOML, to start one's own from
+    Show {
+        /// Its name
+        name: String,
+    },
+    /// Check a recipe file; errors show line and column
+    Check {
+        /// The file
+        file: PathBuf,
+    },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn command_line_is_consistent() {
+        Args::command().debug_assert();
+    }
+
+    #[test]
+    fn repair_needs_to_be_told_how() {
+        assert!(Args::try_parse_from(["refmill", "repair", "a.jpg", "--png", "b.png"]).is_err());
+        assert!(Args::try_parse_from(["refmill", "repair", "a.jpg", "--convert", "--png", "b.png"]).is_ok());
+    }
+
+    #[test]
+    fn run_needs_an_input() {
+        assert!(Args::try_parse_from(["refmill", "run"]).is_err());
+    }
+}

@@ -1,0 +1,107 @@
+//! The commands, and what a program that failed says and returns.
+
+mod recipe;
+mod repair;
+mod run;
+mod schema;
+mod session;
+
+use std::io::Write;
+
+use refmill::exit::ExitCode;
+
+use crate::args::{Args, Command};
+use crate::intake::IntakeError;
+use crate::pool::worker::StartError;
+use crate::recipe::LoadError;
+use crate::settings::SettingsError;
+
+pub use schema::report_schema;
+
+/// Why a command could not do its work.
+#[derive(Debug, thiserror::Error)]
+pub enum CommandError {
+    /// The command line cannot be used.
+    #[error(transparent)]
+    Settings(#[from] SettingsError),
+    /// The inputs cannot be listed.
+    #[error(transparent)]
+    Intake(#[from] IntakeError),
+    /// A recipe cannot be used.
+    #[error(transparent)]
+    Recipe(#[from] LoadError),
+    /// What was named does not fit together.
+    #[error("{message}")]
+    Usage {
+        /// Why.
+        message: String,
+    },
+    /// No worker became ready.
+    #[error("no worker could be started: {0}")]
+    NoWorker(#[source] StartError),
+    /// Workers were lost and could not be replaced.
+    #[error("{undone} images were not done, since no worker was left: {source}")]
+    WorkersLost {
+        /// How many images.
+        undone: usize,
+        /// Why the last one could not be replaced.
+        source: StartError,
+    },
+    /// The machine refuses something that refmill needs.
+    #[error("cannot {what}: {source}")]
+    System {
+        /// What.
+        what: &'static str,
+        /// Why.
+        source: std::io::Error,
+    },
+}
+
+impl CommandError {
+    /// How the program ends.
+    #[must_use]
+    pub fn exit_code(&self) -> ExitCode {
+        match self {
+            Self::Settings(_) | Self::Intake(_) | Self::Recipe(_) | Self::Usage { .. } => ExitCode::Usage,
+            Self::NoWorker(_) | Self::WorkersLost { .. } | Self::System { .. } => ExitCode::Broken,
+        }
+    }
+}
+
+/// Runs the command and says why it failed, if it did.
+#[must_use]
+pub fn dispatch(args: Args) -> ExitCode {
+    let result = match args.command {
+        Command::Run(args) => run::run(args),
+        Command::Repair(args) => repair::repair(args),
+        Command::Recipe(command) => recipe::recipe(&command),
+        Command::Schema => schema::print_schema(),
+    };
+    result.unwrap_or_else(|error| {
+        // Where standard error is closed there is nobody to tell; the exit code says it too.
+        drop(writeln!(std::io::stderr().lock(), "refmill: {error}"));
+        error.exit_code()
+    })
+}
+
+/// Writes to standard output what a command was asked to print.
+fn print(text: &str) -> Result<ExitCode, CommandError> {
+    match std::io::stdout().lock().write_all(text.as_bytes()) {
+        // A reader that has seen enough, such as `head`, is no failure.
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
+            Err(CommandError::System { what: "write to standard output", source: error })
+        }
+        _ => Ok(ExitCode::AllGood),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn exit_code_tells_a_bad_command_line_from_a_broken_machine() {
+        assert_eq!(CommandError::Usage { message: String::new() }.exit_code(), ExitCode::Usage);
+        assert_eq!(CommandError::NoWorker(StartError::Timeout).exit_code(), ExitCode::Broken);
+    }
+}

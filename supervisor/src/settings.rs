@@ -1,0 +1,231 @@
+//! What the program means to do: arguments, checked once and made into types. The only place that reads the
+//! environment.
+
+use std::env;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use refmill::job::{ColourOptions, ImageWanted, Intent};
+use refmill::limits::Limits;
+
+use crate::args::{DeviceArg, IntentArg, RepairArgs, RunArgs, SharedArgs};
+use crate::devices::{self, Choice, DeviceError, GpuUuid, Wish};
+use crate::limits::{self, LimitError};
+use crate::pool::Order;
+use crate::pool::worker::WorkerPlan;
+use crate::recipe::{self, LoadError};
+
+/// Why the command line cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum SettingsError {
+    /// A bound.
+    #[error(transparent)]
+    Limit(#[from] LimitError),
+    /// A recipe.
+    #[error(transparent)]
+    Recipe(#[from] LoadError),
+    /// A device.
+    #[error(transparent)]
+    Device(#[from] DeviceError),
+    /// Nothing would be written to standard output.
+    #[error("--out - writes tensors, or with --no-tensors the image; with --no-image too it has nothing to write")]
+    NothingToWrite,
+    /// This program's own place is not known.
+    #[error("cannot find refmill-worker beside this program: {0}; name it with --worker PATH")]
+    OwnPlace(#[source] std::io::Error),
+    /// There is no worker program.
+    #[error("worker program {} does not exist; build it, or name another with --worker PATH", path.display())]
+    NoWorker {
+        /// Where it should be.
+        path: PathBuf,
+    },
+}
+
+/// Where the artifacts of a run go.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Destination {
+    /// Into a folder.
+    Folder(PathBuf),
+    /// To standard output; one input only.
+    Stdout,
+}
+
+/// Who hears what.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Voice {
+    /// Reports as JSON lines.
+    pub json: bool,
+    /// Nothing but failures on standard error.
+    pub quiet: bool,
+}
+
+/// `refmill run`, checked.
+#[derive(Debug)]
+pub struct RunSettings {
+    /// As typed.
+    pub inputs: Vec<PathBuf>,
+    /// What is wanted of each.
+    pub order: Order,
+    /// Where it goes.
+    pub destination: Destination,
+    /// Whether files that refmill did not make may be replaced.
+    pub force: bool,
+    /// How workers are started.
+    pub plan: WorkerPlan,
+    /// How many, where the user says so.
+    pub workers: Option<usize>,
+    /// Who hears what.
+    pub voice: Voice,
+}
+
+/// `refmill repair`, checked.
+#[derive(Debug)]
+pub struct RepairSettings {
+    /// As typed.
+    pub file: PathBuf,
+    /// What is wanted of it.
+    pub order: Order,
+    /// Where the image goes; `-` is standard output.
+    pub png: PathBuf,
+    /// Where the report goes.
+    pub report: Option<PathBuf>,
+    /// How the worker is started.
+    pub plan: WorkerPlan,
+    /// Who hears what.
+    pub voice: Voice,
+}
+
+impl RunSettings {
+    /// Checks what was typed.
+    ///
+    /// # Errors
+    /// [`SettingsError`]
+    pub fn new(args: RunArgs) -> Result<Self, SettingsError> {
+        let destination = if args.out == Path::new("-") { Destination::Stdout } else { Destination::Folder(args.out) };
+        if destination == Destination::Stdout && args.no_tensors && args.no_image {
+            return Err(SettingsError::NothingToWrite);
+        }
+        let recipe = if args.no_tensors { None } else { Some(recipe::load(&args.recipe)?) };
+        // On standard output there is room for one of the two.
+        let one_only = destination == Destination::Stdout && recipe.is_some();
+        let image = if args.no_image || one_only { ImageWanted::No } else { ImageWanted::ConvertedPng };
+        let limits = limits::parse(&args.shared.limits)?;
+        let device = device(args.device, args.gpu.as_deref(), recipe.is_some())?;
+        Ok(Self {
+            inputs: args.inputs,
+            order: Order { image, recipe, colour: colour(&args.shared), limits },
+            destination,
+            force: args.force,
+            plan: worker_plan(args.shared.worker, device, &limits)?,
+            workers: args.workers.map(usize::from),
+            voice: Voice { json: args.json, quiet: args.shared.quiet },
+        })
+    }
+}
+
+impl RepairSettings {
+    /// Checks what was typed.
+    ///
+    /// # Errors
+    /// [`SettingsError`]
+    pub fn new(args: RepairArgs) -> Result<Self, SettingsError> {
+        let limits = limits::parse(&args.shared.limits)?;
+        let colour = colour(&args.shared);
+        let device = Choice::cpu("repair derives no tensors");
+        Ok(Self {
+            file: args.file,
+            order: Order { image: ImageWanted::ConvertedPng, recipe: None, colour, limits },
+            png: args.png,
+            report: args.report,
+            plan: worker_plan(args.shared.worker, device, &limits)?,
+            voice: Voice { json: false, quiet: args.shared.quiet },
+        })
+    }
+}
+
+fn device(wish: DeviceArg, gpu: Option<&str>, tensors: bool) -> Result<Choice, DeviceError> {
+    let gpu = gpu.map(GpuUuid::parse).transpose()?;
+    let wish = match wish {
+        // A GPU derives tensors and does nothing else: its context would be made for nothing.
+        DeviceArg::Auto if !tensors && gpu.is_none() => return Ok(Choice::cpu("auto: no tensors are wanted")),
+        DeviceArg::Auto => Wish::Auto,
+        DeviceArg::Cpu => Wish::Cpu,
+        DeviceArg::Cuda => Wish::Cuda,
+    };
+    devices::choose(wish, gpu, Path::new("/"))
+}
+
+fn colour(shared: &SharedArgs) -> ColourOptions {
+    let intent = match shared.intent {
+        IntentArg::Perceptual => Intent::Perceptual,
+        IntentArg::Relative => Intent::RelativeColorimetric,
+        IntentArg::Saturation => Intent::Saturation,
+        IntentArg::Absolute => Intent::AbsoluteColorimetric,
+    };
+    ColourOptions { intent, black_point_compensation: !shared.no_bpc }
+}
+
+fn worker_plan(program: Option<PathBuf>, device: Choice, limits: &Limits) -> Result<WorkerPlan, SettingsError> {
+    let path = match program {
+        Some(path) => path,
+        None => env::current_exe().map_err(SettingsError::OwnPlace)?.with_file_name("refmill-worker"),
+    };
+    if !path.is_file() {
+        return Err(SettingsError::NoWorker { path });
+    }
+    // Workers are started in another folder than this one.
+    let program = path.canonicalize().map_err(|_| SettingsError::NoWorker { path })?;
+    let library_path: Option<OsString> = env::var_os("LD_LIBRARY_PATH");
+    Ok(WorkerPlan { program, library_path, device, output_bytes: limits.output_bytes })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::args::{Args, Command};
+    use clap::Parser;
+
+    fn run(arguments: &[&str]) -> Result<RunSettings, SettingsError> {
+        let line = ["refmill", "run", "--worker", "/bin/true", "--device", "cpu"];
+        match Args::parse_from(line.iter().chain(arguments)).command {
+            Command::Run(args) => RunSettings::new(args),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn defaults_are_image_and_sdxl_tensors_into_out() {
+        let settings = run(&["a.jpg"]).unwrap();
+        assert_eq!(settings.order.recipe.unwrap().name, "sdxl");
+        assert_eq!(settings.order.image, ImageWanted::ConvertedPng);
+        assert_eq!(settings.destination, Destination::Folder("out".into()));
+        assert_eq!(settings.order.colour, ColourOptions::default());
+    }
+
+    #[test]
+    fn standard_output_takes_tensors_alone() {
+        let settings = run(&["a.jpg", "--out", "-"]).unwrap();
+        assert_eq!(settings.order.image, ImageWanted::No);
+        assert!(settings.order.recipe.is_some());
+    }
+
+    #[test]
+    fn standard_output_without_tensors_takes_the_image() {
+        let settings = run(&["a.jpg", "--out", "-", "--no-tensors"]).unwrap();
+        assert_eq!(settings.order.image, ImageWanted::ConvertedPng);
+        assert!(settings.order.recipe.is_none());
+    }
+
+    #[test]
+    fn standard_output_with_nothing_to_write_is_refused() {
+        let refused = run(&["a.jpg", "--out", "-", "--no-tensors", "--no-image"]);
+        assert!(matches!(refused, Err(SettingsError::NothingToWrite)));
+    }
+
+    #[test]
+    fn worker_that_does_not_exist_is_named() {
+        let plan = worker_plan(Some("/no/such".into()), Choice::cpu(""), &Limits::default());
+        let text = plan.unwrap_err().to_string();
+        assert_eq!(text, "worker program /no/such does not exist; build it, or name another with --worker PATH");
+    }
+}

@@ -1,6 +1,6 @@
 //! The device that tensors are derived on: the CPU, or the one GPU that this process sees.
 
-use refmill::failure::{Code, Failure};
+use refmill::failure::Failure;
 use refmill::recipe::TensorSpec;
 use refmill::report;
 
@@ -33,7 +33,7 @@ impl Device {
     /// Starts the device that is wanted, and no other GPU than `uuid` where one is named.
     ///
     /// # Errors
-    /// [`Code::Device`] where a GPU is wanted and does not start.
+    /// [`refmill::failure::Code::Device`] where a GPU is wanted and does not start.
     pub fn start(wanted: Wanted, uuid: Option<&str>) -> Result<Self, Failure> {
         match wanted {
             Wanted::Cpu => Ok(Self::cpu("asked for")),
@@ -62,7 +62,7 @@ impl Device {
     /// Derives the tensors of one image.
     ///
     /// # Errors
-    /// [`Code::Tensor`] or [`Code::Device`]; the flag says whether the device is lost with the job.
+    /// [`refmill::failure::Code::Tensor`] or [`refmill::failure::Code::Device`]; the flag says whether the device is lost with the job.
     pub fn derive(&mut self, image: &SrgbImage, specs: &[TensorSpec]) -> Result<Derivation, (Failure, bool)> {
         match self {
             Self::Cpu(cpu, _) => cpu.derive(image, specs).map_err(|failure| (failure, false)),
@@ -72,10 +72,12 @@ impl Device {
             }),
         }
     }
-}
 
-/// A failure of the device itself.
-#[must_use]
-pub fn failure(message: impl Into<String>) -> Failure {
-    Failure::new(Code::Device, message)
+    /// Takes back the memory of tensors that were written.
+    pub fn recycle(&mut self, derivation: Derivation) {
+        match self {
+            Self::Cpu(cpu, _) => cpu.recycle(derivation),
+            Self::Cuda(gpu) => gpu.recycle(derivation),
+        }
+    }
 }

@@ -149,6 +149,7 @@ impl Pipeline {
         let written = safetensors_file::write(&derivation, &metadata, output).map(|_| output.written() - offset);
         let artifact = run_stage_artifact(run, Stage::Tensors, ArtifactKind::Tensors, offset, written)?;
         run.report.artifacts.push(artifact);
+        self.device.recycle(derivation);
         Ok(image)
     }
 }

@@ -46,7 +46,7 @@ impl Matrix {
         for pixel in pixels.as_chunks_mut::<3>().0 {
             let [r, g, b] = *pixel;
             let [red, green, blue] = tables;
-            *pixel = self.codes([red[usize::from(r)], green[usize::from(g)], blue[usize::from(b)]]);
+            *pixel = self.codes([light8(red, r), light8(green, g), light8(blue, b)]);
         }
     }
 
@@ -73,6 +73,12 @@ impl Matrix {
             self.encode.get(index).copied().unwrap_or(u8::MAX)
         })
     }
+}
+
+/// A byte always lies inside the table, which the compiler sees.
+#[inline]
+fn light8(table: &[f32; 256], code: u8) -> f32 {
+    table.get(usize::from(code)).copied().unwrap_or(1.0)
 }
 
 fn colorants(profile: &Profile) -> Option<[[f64; 3]; 3]> {

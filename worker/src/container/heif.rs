@@ -34,7 +34,7 @@ pub fn reason(error: &libheif_rs::HeifError) -> String {
 pub fn read<'a>(bytes: &'a [u8], limits: &Limits) -> Result<Container<'a>, Failure> {
     let context = context(bytes, limits)?;
     let handle = context.primary_image_handle().map_err(|error| corrupt(reason(&error)))?;
-    let bits = u8::try_from(handle.luma_bits_per_pixel()).unwrap_or(8);
+    let bits = handle.luma_bits_per_pixel();
     let header = Header {
         width: handle.width(),
         height: handle.height(),

@@ -107,7 +107,7 @@ fn check_tags(bytes: &[u8], size: usize) -> Result<(), (FindingCode, String)> {
         return corrupt(format!("{count} tags in a profile of {size} bytes, the limit is {MAX_TAGS}"));
     }
     for (signature, offset, length) in tags(bytes) {
-        let end = offset.checked_add(length).unwrap_or(usize::MAX);
+        let end = offset.saturating_add(length);
         if end > size {
             return corrupt(format!("tag `{}` ends at {end}, the profile has {size} bytes", printable(signature)));
         }

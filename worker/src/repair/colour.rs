@@ -118,7 +118,6 @@ pub fn decide<'a>(
     findings: &mut Vec<Finding>,
     repairs: &mut Vec<Repair>,
 ) -> Meaning<'a> {
-    let unusable_profile = container.icc.is_some() && profile.is_none();
     let meaning = match format {
         Format::Png => png(container.png, profile, findings),
         Format::Avif | Format::Heic => {
@@ -135,10 +134,10 @@ pub fn decide<'a>(
         (meaning, _) => meaning,
     };
     follow_up(&meaning, container, exif, findings);
-    if let Some(code) = findings.iter().map(|finding| finding.code).rfind(|code| unusable(*code)) {
-        if unusable_profile || container.icc.is_none() && !matches!(meaning, Meaning::Icc(_)) {
-            repairs.push(Repair::new(code, "the embedded profile", meaning.description()));
-        }
+    if !matches!(meaning, Meaning::Icc(_))
+        && let Some(code) = findings.iter().map(|finding| finding.code).rfind(|code| unusable(*code))
+    {
+        repairs.push(Repair::new(code, "the embedded profile", meaning.description()));
     }
     meaning
 }

@@ -83,8 +83,8 @@ impl Progress {
         }
         match &self.bar {
             Some(bar) => {
-                bar.set_message(self.counts());
                 bar.inc(1);
+                bar.set_message(self.counts());
             }
             None if !self.voice.json => self.line(&line),
             None => {}

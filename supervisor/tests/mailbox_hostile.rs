@@ -177,6 +177,16 @@ fn descriptors_with_an_oversized_packet_do_not_stay_open() {
 }
 
 #[test]
+fn empty_packet_with_descriptors_is_refused_and_none_stays_open() {
+    let (mut mailbox, peer) = Mailbox::pair().unwrap();
+    let before = open_descriptors();
+    send(&peer, &[], &[ControlMessage::ScmRights(&[0, 1])]);
+    let answer = mailbox.receive(Instant::now() + AMPLE, &Stop::new().unwrap());
+    assert!(matches!(answer, Err(MailboxError::Descriptors)), "{answer:?}");
+    assert_eq!(open_descriptors(), before);
+}
+
+#[test]
 fn silence_ends_at_the_deadline() {
     let (mut mailbox, _peer) = Mailbox::pair().unwrap();
     let deadline = Instant::now() + SHORT;

@@ -9,6 +9,8 @@ use refmill::report::{Artifact, ArtifactKind, Device, MAX_FINDINGS, Outcome, REP
 
 /// Longest other text in a report, in bytes.
 const MAX_NAME: usize = 512;
+/// The tensor that follows the recipe's own where the image has alpha.
+const ALPHA_MASK: &str = "alpha_mask";
 /// Most stages: each may be named a few times.
 const MAX_STAGES: usize = 64;
 
@@ -52,6 +54,14 @@ pub enum ClaimError {
     /// Outcome, error and artifacts contradict each other.
     #[error("report's outcome, error and artifacts contradict each other")]
     Outcome,
+    /// The tensors are not the recipe's.
+    #[error("report has {got} tensors, not the {asked} of the recipe by name and order")]
+    Tensors {
+        /// How many it has.
+        got: usize,
+        /// How many the recipe has.
+        asked: usize,
+    },
     /// The artifacts are not those that were asked for.
     #[error("report has {got} of artifact `{kind}`, {asked} was asked for")]
     Wanted {
@@ -105,7 +115,7 @@ fn check_counts(report: &Report) -> Result<(), ClaimError> {
     let lists = [
         ("findings", report.findings.len(), MAX_FINDINGS),
         ("repairs", report.repairs.len(), MAX_FINDINGS),
-        ("tensors", report.tensors.len(), MAX_TENSORS),
+        ("tensors", report.tensors.len(), MAX_TENSORS + 1),
         ("stages", report.stages.len(), MAX_STAGES),
     ];
     match lists.into_iter().find(|(_, got, limit)| got > limit) {
@@ -146,8 +156,15 @@ fn check_outcome(report: &Report, job: &Job) -> Result<(), ClaimError> {
     }
     check_wanted(report, ArtifactKind::Image, "image", job.image != ImageWanted::No)?;
     check_wanted(report, ArtifactKind::Tensors, "tensors", job.recipe.is_some())?;
-    let names = job.recipe.iter().flat_map(|recipe| &recipe.tensors).map(|tensor| &tensor.name);
-    if names.eq(report.tensors.iter().map(|tensor| &tensor.name)) { Ok(()) } else { Err(ClaimError::Outcome) }
+    let asked = job.recipe.as_ref().map(|recipe| recipe.tensors.as_slice()).unwrap_or_default();
+    let mut got = report.tensors.iter().map(|tensor| tensor.name.as_str());
+    let same = asked.iter().all(|spec| got.next() == Some(spec.name.as_str()));
+    let rest = if asked.is_empty() { None } else { Some(ALPHA_MASK) };
+    if same && got.next().is_none_or(|name| Some(name) == rest) && got.next().is_none() {
+        Ok(())
+    } else {
+        Err(ClaimError::Tensors { got: report.tensors.len(), asked: asked.len() })
+    }
 }
 
 fn check_wanted(report: &Report, kind: ArtifactKind, name: &'static str, wanted: bool) -> Result<(), ClaimError> {
@@ -174,8 +191,10 @@ mod tests {
     use super::*;
     use refmill::failure::{Blame, Code};
     use refmill::finding::{Finding, FindingCode};
+    use refmill::geometry::Plan;
     use refmill::limits::Limits;
-    use refmill::report::Source;
+    use refmill::recipe::{Dtype, Layout};
+    use refmill::report::{Source, Tensor};
 
     fn job() -> Job {
         Job {
@@ -192,6 +211,16 @@ mod tests {
 
     fn artifact(kind: ArtifactKind, offset: u64, bytes: u64) -> Artifact {
         Artifact { kind, offset, bytes, blake3: String::new(), path: String::new() }
+    }
+
+    fn tensor(name: &str) -> Tensor {
+        Tensor {
+            name: name.into(),
+            shape: [1, 3, 2, 2],
+            layout: Layout::Nchw,
+            dtype: Dtype::F32,
+            plan: Plan { fitted: [2, 2], crop: [0, 0], size: [2, 2] },
+        }
     }
 
     fn with_image(offset: u64, bytes: u64) -> Report {
@@ -244,6 +273,23 @@ mod tests {
     fn missing_artifact_is_refused() {
         let report = Report::new(Source::default());
         assert_eq!(checked(report), Err(ClaimError::Wanted { kind: "image", got: 0, asked: 1 }));
+    }
+
+    #[test]
+    fn alpha_mask_may_follow_the_recipes_tensors_and_nothing_else() {
+        let recipe = crate::recipe::load("clip").unwrap();
+        let job = Job { image: ImageWanted::No, recipe: Some(recipe), ..job() };
+        let answer = |names: &[&str]| {
+            let mut report = Report::new(Source::default());
+            report.artifacts.push(artifact(ArtifactKind::Tensors, 0, 1));
+            report.tensors = names.iter().map(|name| tensor(name)).collect();
+            check(7, report, &job, 100, &Device::default()).map(drop)
+        };
+        assert_eq!(answer(&["clip_pixels"]), Ok(()));
+        assert_eq!(answer(&["clip_pixels", "alpha_mask"]), Ok(()));
+        assert_eq!(answer(&["clip_pixels", "other"]), Err(ClaimError::Tensors { got: 2, asked: 1 }));
+        assert_eq!(answer(&["alpha_mask"]), Err(ClaimError::Tensors { got: 1, asked: 1 }));
+        assert_eq!(answer(&[]), Err(ClaimError::Tensors { got: 0, asked: 1 }));
     }
 
     #[test]

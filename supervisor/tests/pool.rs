@@ -1,0 +1,167 @@
+//! What the pool promises whatever a worker does: every task has a report, and one bad image costs no other.
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a helper that fails is a test that fails"
+)]
+
+use std::path::{Path, PathBuf};
+
+use refmill::failure::{Code, Failure};
+use refmill::job::{ColourOptions, ImageWanted};
+use refmill::limits::Limits;
+use refmill::report::{Outcome, Report};
+use refmill_supervisor::devices::Choice;
+use refmill_supervisor::intake::Origin;
+use refmill_supervisor::pool::worker::WorkerPlan;
+use refmill_supervisor::pool::{self, Ended, News, Order, Task};
+use refmill_supervisor::publish::Outputs;
+use refmill_supervisor::shutdown::Stop;
+
+/// The stand-in, which cargo builds beside the tests.
+fn fake_worker() -> PathBuf {
+    let test = std::env::current_exe().unwrap();
+    let program = test.parent().and_then(Path::parent).unwrap().join("examples/fake_worker");
+    assert!(program.is_file(), "{} is not built; build the package's examples", program.display());
+    program
+}
+
+struct Run {
+    reports: Vec<Report>,
+    ended: Ended,
+}
+
+/// Runs one task for each extension, on `slots` workers, and gives the reports in the order of the tasks.
+fn run(extensions: &[&str], slots: usize, stop: &Stop) -> Run {
+    let folder = tempfile::tempdir().unwrap();
+    let tasks: Vec<Task> =
+        (0..).zip(extensions).map(|(index, extension)| task(folder.path(), index, extension)).collect();
+    let device = Choice::cpu("asked for");
+    let plan = WorkerPlan { program: fake_worker(), library_path: None, device, output_bytes: 1 << 20 };
+    let limits = Limits { wall_ms: 100, ..Limits::default() };
+    let order = Order { image: ImageWanted::No, recipe: None, colour: ColourOptions::default(), limits };
+    let mut reports: Vec<Option<Report>> = vec![None; tasks.len()];
+    let ended = pool::run(&plan, slots, &order, &tasks, stop, &mut |news| {
+        if let News::Finished(finished) = news {
+            reports[finished.index] = Some(finished.report);
+        }
+    });
+    Run { reports: reports.into_iter().flatten().collect(), ended }
+}
+
+fn task(folder: &Path, index: usize, extension: &str) -> Task {
+    let path = folder.join(format!("{index}.{extension}"));
+    std::fs::write(&path, path.display().to_string()).unwrap();
+    let origin = Origin::File(path);
+    Task { index, name: origin.name(), origin, outputs: Outputs::default() }
+}
+
+fn one(extension: &str) -> Report {
+    let run = run(&[extension], 1, &Stop::new().unwrap());
+    assert!(run.ended.broken.is_none() && run.ended.undone == 0, "{:?}", run.ended);
+    run.reports.into_iter().next().unwrap()
+}
+
+fn failure(extension: &str) -> Failure {
+    one(extension).error.unwrap()
+}
+
+#[test]
+fn answer_is_the_workers_with_the_supervisors_own_source_and_device() {
+    let report = one("ok");
+    assert_eq!(report.outcome, Outcome::Ok);
+    assert!(report.source.name.ends_with("/0.ok"), "{}", report.source.name);
+    assert_eq!(report.source.bytes, report.source.name.len() as u64);
+    assert_eq!(report.source.blake3, blake3::hash(report.source.name.as_bytes()).to_hex().to_string());
+    assert_eq!(report.device.unwrap().reason, "asked for");
+}
+
+#[test]
+fn worker_that_crashes_once_costs_nothing() {
+    assert_eq!(one("once").outcome, Outcome::Ok);
+}
+
+#[test]
+fn worker_that_crashes_twice_fails_its_image_with_the_signal() {
+    let failure = failure("crash");
+    assert_eq!(failure.code, Code::WorkerCrashed);
+    assert!(failure.message.contains("was killed by SIGILL"), "{}", failure.message);
+}
+
+#[test]
+fn worker_that_exits_fails_its_image_with_meaning_and_last_words() {
+    let failure = failure("exit");
+    assert_eq!(failure.code, Code::WorkerCrashed);
+    let expected = "exited with 68 (the device failed for good) (last words)";
+    assert!(failure.message.contains(expected), "{}", failure.message);
+}
+
+#[test]
+fn worker_that_closes_its_socket_and_stays_is_killed() {
+    assert_eq!(failure("silent").code, Code::WorkerCrashed);
+}
+
+#[test]
+fn worker_that_hangs_is_over_the_wall_limit() {
+    let failure = failure("hang");
+    assert_eq!(failure.code, Code::OverLimit);
+    assert!(failure.message.starts_with("wall time in ms is "), "{}", failure.message);
+    assert!(failure.message.ends_with(", the limit is 100"), "{}", failure.message);
+}
+
+#[test]
+fn garbage_is_a_broken_protocol() {
+    assert_eq!(failure("garbage").code, Code::WorkerProtocol);
+}
+
+#[test]
+fn answer_to_another_job_is_a_broken_protocol() {
+    assert_eq!(failure("other").code, Code::WorkerProtocol);
+}
+
+#[test]
+fn artifact_outside_the_region_is_a_broken_protocol() {
+    assert_eq!(failure("lie").code, Code::WorkerProtocol);
+}
+
+#[test]
+fn device_failure_is_tried_again_and_then_told() {
+    let failure = failure("device");
+    assert_eq!((failure.code, failure.message.as_str()), (Code::Device, "sticky"));
+}
+
+#[test]
+fn bad_images_cost_no_other_image() {
+    let extensions = ["ok", "crash", "ok", "garbage", "once", "lie", "ok", "exit", "ok"];
+    let run = run(&extensions, 2, &Stop::new().unwrap());
+    let ok: Vec<bool> = run.reports.iter().map(|report| report.outcome == Outcome::Ok).collect();
+    assert_eq!(ok, [true, false, true, false, true, false, true, false, true]);
+}
+
+#[test]
+fn many_jobs_on_one_worker_are_all_answered() {
+    let run = run(&["ok"; 300], 1, &Stop::new().unwrap());
+    assert_eq!(run.reports.iter().filter(|report| report.outcome == Outcome::Ok).count(), 300);
+}
+
+#[test]
+fn stop_before_the_start_leaves_every_task_undone() {
+    let stop = Stop::new().unwrap();
+    stop.request();
+    let run = run(&["ok", "ok"], 1, &stop);
+    assert_eq!((run.reports.len(), run.ended.undone, run.ended.broken.is_none()), (0, 2, true));
+}
+
+#[test]
+fn stop_ends_a_job_that_hangs() {
+    let stop = Stop::new().unwrap();
+    let asked = stop.clone();
+    let asker = std::thread::spawn(move || {
+        std::thread::sleep(std::time::Duration::from_millis(100));
+        asked.request();
+    });
+    let run = run(&["hang", "ok"], 1, &stop);
+    asker.join().unwrap();
+    assert_eq!(run.ended.undone, 2);
+}

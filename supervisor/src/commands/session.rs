@@ -42,7 +42,12 @@ impl Session {
 
     fn attempt(&self, progress: &mut Progress) -> Ended {
         let mut tell = |news| match news {
-            News::Ready(device, _) => progress.device(&device),
+            News::Ready(device, posture) => {
+                progress.device(&device);
+                if !posture.iter().any(|step| step == "landlock") {
+                    progress.note("confinement: without Landlock, which this kernel lacks; seccomp alone closes files");
+                }
+            }
             News::SlotLost(reason) => progress.note(&format!("a worker was lost and not replaced: {reason}")),
             News::Finished(finished) => progress.finished(&finished.report),
         };

@@ -83,6 +83,12 @@ pub enum StartError {
         /// How.
         what: String,
     },
+    /// It is less confined than it must be.
+    #[error("worker is ready without confinement step `{missing}`")]
+    Posture {
+        /// The step that does not hold.
+        missing: String,
+    },
     /// The user wants to stop.
     #[error("interrupted")]
     Interrupted,
@@ -151,6 +157,7 @@ impl Worker {
             return Err(StartError::protocol("its second event is not Ready"));
         };
         let device = plan.verified(device)?;
+        check_posture(&posture, &device.kind)?;
         let sent = mailbox.send_region(Region::Output, std::os::fd::AsFd::as_fd(&output), deadline, stop);
         sent.map_err(|error| StartError::from_mailbox(error, &mut process))?;
         Ok(Self { process, mailbox, postman, output, device, posture, jobs: 0 })
@@ -295,6 +302,16 @@ impl From<PostmanError> for StartError {
     }
 }
 
+/// The steps without which no worker gets a job. Landlock is not among them: older kernels lack it, and what it
+/// closes besides seccomp is told by [`Worker::posture`].
+fn check_posture(posture: &[String], kind: &str) -> Result<(), StartError> {
+    let required = ["no_new_privs".to_owned(), format!("seccomp_{kind}")];
+    match required.into_iter().find(|step| !posture.contains(step)) {
+        Some(missing) => Err(StartError::Posture { missing }),
+        None => Ok(()),
+    }
+}
+
 /// How a process that closed its socket ended, with its last words.
 fn epitaph(process: &mut Process) -> String {
     let ending = process.end(EXIT_GRACE).to_string();
@@ -359,6 +376,14 @@ mod tests {
         let plan = plan(Some(GpuUuid::parse(GPU).unwrap()));
         assert!(matches!(plan.verified(told("cuda", "GPU-x")), Err(StartError::Protocol { .. })));
         assert!(plan.verified(told("cuda", GPU)).is_ok());
+    }
+
+    #[test]
+    fn worker_without_its_filter_is_refused() {
+        let steps = |names: &[&str]| names.iter().map(ToString::to_string).collect::<Vec<_>>();
+        assert!(check_posture(&steps(&["no_new_privs", "seccomp_cpu"]), "cpu").is_ok());
+        let weaker = check_posture(&steps(&["no_new_privs", "landlock", "seccomp_cuda"]), "cpu").unwrap_err();
+        assert_eq!(weaker.to_string(), "worker is ready without confinement step `seccomp_cpu`");
     }
 
     #[test]

@@ -10,7 +10,7 @@ use crate::srgb::SrgbImage;
 /// Writes the image upright into `out`, row by row.
 ///
 /// # Errors
-/// [`Code::OverLimit`] where `out` is full, [`Code::Internal`] where the encoder refuses.
+/// [`Code::Internal`] where the encoder or `out` refuses.
 pub fn png(image: &SrgbImage, out: impl Write) -> Result<(), Failure> {
     let (width, height) = image.upright_size();
     let mut encoder = Encoder::new(out, width, height);
@@ -46,12 +46,7 @@ fn upright_row(image: &SrgbImage, y: usize, row: &mut Vec<u8>) {
 }
 
 fn failure(error: &png::EncodingError) -> Failure {
-    let code = match error {
-        png::EncodingError::IoError(io) if io.kind() == std::io::ErrorKind::FileTooLarge => Code::OverLimit,
-        png::EncodingError::IoError(io) if io.kind() == std::io::ErrorKind::WriteZero => Code::OverLimit,
-        _ => Code::Internal,
-    };
-    Failure::new(code, format!("repaired image could not be encoded: {error}"))
+    Failure::new(Code::Internal, format!("repaired image could not be encoded: {error}"))
 }
 
 #[cfg(test)]

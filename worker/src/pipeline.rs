@@ -53,10 +53,16 @@ impl Run<'_> {
 }
 
 impl Pipeline {
-    /// A pipeline on a started device.
+    /// A pipeline on a started device. To be made before the confinement closes.
     #[must_use]
     pub fn new(device: Device) -> Self {
-        Self { device, decoders: Decoders::default(), colour: ColourStage::default(), lost_device: false }
+        Self { device, decoders: Decoders::default(), colour: ColourStage::new(), lost_device: false }
+    }
+
+    /// What it runs on.
+    #[must_use]
+    pub fn device(&self) -> &Device {
+        &self.device
     }
 
     /// Whether the device failed in a way that outlives the job.
@@ -171,7 +177,8 @@ fn run_stage_artifact(
 
 fn write_image(image: &SrgbImage, output: &mut Output<'_>) -> Result<u64, Failure> {
     let before = output.written();
-    encode::png(image, BufWriter::with_capacity(1 << 18, &mut *output))?;
+    let encoded = encode::png(image, BufWriter::with_capacity(1 << 18, &mut *output));
+    encoded.map_err(|failure| output.overflow().unwrap_or(failure))?;
     Ok(output.written() - before)
 }
 

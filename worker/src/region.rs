@@ -25,13 +25,20 @@ pub struct Output<'a> {
     region: &'a File,
     at: u64,
     limit: u64,
+    refused: Option<u64>,
 }
 
 impl<'a> Output<'a> {
     /// Begins at the start of the region.
     #[must_use]
     pub fn new(region: &'a File, limit: u64) -> Self {
-        Self { region, at: 0, limit }
+        Self { region, at: 0, limit, refused: None }
+    }
+
+    /// The failure behind a write that did not fit, which encoders pass on as one of their own.
+    #[must_use]
+    pub fn overflow(&self) -> Option<Failure> {
+        self.refused.map(|size| Failure::over_limit("size of the artifacts in bytes, at least,", size, self.limit))
     }
 
     /// How many bytes were written.
@@ -45,6 +52,7 @@ impl Write for Output<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let room = self.limit.saturating_sub(self.at);
         if (bytes.len() as u64) > room {
+            self.refused = Some(self.at.saturating_add(bytes.len() as u64));
             let message = format!("job's artifacts exceed the limit of {} bytes", self.limit);
             return Err(io::Error::new(io::ErrorKind::FileTooLarge, message));
         }
@@ -69,6 +77,7 @@ mod tests {
         output.write_all(b"abcd").unwrap();
         assert_eq!(output.write(b"e").unwrap_err().kind(), io::ErrorKind::FileTooLarge);
         assert_eq!(output.written(), 4);
+        assert_eq!(output.overflow().unwrap().code, Code::OverLimit);
     }
 
     #[test]

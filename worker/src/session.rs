@@ -77,13 +77,13 @@ fn live(start: &Start) -> Result<WorkerExit, ChannelError> {
         Ok(device) => device,
         Err(failure) => return fatal(start, &failure.message, WorkerExit::NoDevice),
     };
-    let about = device.about();
+    let mut pipeline = Pipeline::new(device);
+    let about = pipeline.device().about();
     let posture = match sandbox::close(&about.kind) {
         Ok(posture) => posture,
         Err(error) => return fatal(start, &error.to_string(), WorkerExit::Confinement),
     };
     channel.send(&Event::Ready { device: about, posture })?;
-    let mut pipeline = Pipeline::new(device);
     let (mut input, mut output): (Option<File>, Option<File>) = (None, None);
     let mut buffer = Vec::new();
     loop {

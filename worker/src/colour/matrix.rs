@@ -8,20 +8,22 @@ const ENCODE: usize = 1 << 14;
 /// Adding this to a small positive `f32` leaves its nearest integer in the lowest bits.
 const ROUND: f32 = 8_388_608.0;
 
+/// What one device code of one channel adds to the light of R, G and B; the fourth lane is always 0. Keeping all
+/// three in one vector makes a pixel three loads and two additions.
+type Light = [f32; 4];
+
 /// A transform from a matrix profile's device codes to sRGB codes.
 #[derive(Clone, PartialEq)]
 pub struct Matrix {
-    /// Light of each device code, for each channel: 256 or 65,536 entries.
-    decode: [Vec<f32>; 3],
-    /// Device light to sRGB light, scaled to the encode table's indices; rows of R, G, B.
-    rows: [[f32; 3]; 3],
+    /// Light of each device code, for each channel, in indices of `encode`: 256 or 65,536 entries.
+    light: [Vec<Light>; 3],
     /// sRGB code of each index.
-    encode: Vec<u8>,
+    encode: Box<[u8; ENCODE]>,
 }
 
 impl std::fmt::Debug for Matrix {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Matrix").field("rows", &self.rows).finish_non_exhaustive()
+        f.debug_struct("Matrix").finish_non_exhaustive()
     }
 }
 
@@ -31,54 +33,71 @@ impl Matrix {
     pub fn new(profile: &Profile, levels: usize) -> Option<Self> {
         let source = colorants(profile)?;
         let target = inverse(colorants(&Profile::new_srgb())?)?;
-        #[expect(clippy::cast_precision_loss, clippy::cast_possible_truncation, reason = "small, exact numbers")]
-        let rows = multiply(target, source).map(|row| row.map(|x| (x * (ENCODE - 1) as f64) as f32));
-        let signatures = [TagSignature::RedTRCTag, TagSignature::GreenTRCTag, TagSignature::BlueTRCTag];
-        let [red, green, blue] = signatures.map(|signature| decode_table(profile, signature, levels));
-        let usable = rows.iter().flatten().all(|value| value.is_finite());
-        let decode = [red?, green?, blue?];
-        usable.then(|| Self { decode, rows, encode: encode_table() })
+        let [[rr, rg, rb], [gr, gg, gb], [br, bg, bb]] = multiply(target, source);
+        let red = light_table(profile, TagSignature::RedTRCTag, [rr, gr, br], levels)?;
+        let green = light_table(profile, TagSignature::GreenTRCTag, [rg, gg, bg], levels)?;
+        let blue = light_table(profile, TagSignature::BlueTRCTag, [rb, gb, bb], levels)?;
+        Some(Self { light: [red, green, blue], encode: encode_table() })
     }
 
     /// Converts 8-bit pixels in place.
     pub fn apply8(&self, pixels: &mut [u8]) {
-        let Some(tables) = self.tables8() else { return };
+        let [red, green, blue] = &self.light;
+        let tables: [Option<&[Light; 256]>; 3] = [red.first_chunk(), green.first_chunk(), blue.first_chunk()];
+        let [Some(red), Some(green), Some(blue)] = tables else { return };
         for pixel in pixels.as_chunks_mut::<3>().0 {
             let [r, g, b] = *pixel;
-            let [red, green, blue] = tables;
-            *pixel = self.codes([light8(red, r), light8(green, g), light8(blue, b)]);
+            *pixel = self.codes(light_of(red, r.into()), light_of(green, g.into()), light_of(blue, b.into()));
         }
     }
 
     /// Converts 16-bit pixels to 8-bit codes.
     pub fn apply16(&self, pixels: &[u16]) -> Vec<u8> {
-        let [red, green, blue] = &self.decode;
-        let light = |table: &[f32], code: u16| table.get(usize::from(code)).copied().unwrap_or(1.0);
-        let convert = |&[r, g, b]: &[u16; 3]| self.codes([light(red, r), light(green, g), light(blue, b)]);
-        pixels.as_chunks::<3>().0.iter().flat_map(convert).collect()
-    }
-
-    fn tables8(&self) -> Option<[&[f32; 256]; 3]> {
-        let [red, green, blue] = &self.decode;
-        Some([red.first_chunk()?, green.first_chunk()?, blue.first_chunk()?])
+        let [red, green, blue] = &self.light;
+        let mut out = Vec::with_capacity(pixels.len());
+        for &[r, g, b] in pixels.as_chunks::<3>().0 {
+            out.extend(self.codes(light_of(red, r.into()), light_of(green, g.into()), light_of(blue, b.into())));
+        }
+        out
     }
 
     #[inline]
-    fn codes(&self, [r, g, b]: [f32; 3]) -> [u8; 3] {
-        #[expect(clippy::cast_precision_loss, reason = "exact")]
-        const TOP: f32 = (ENCODE - 1) as f32;
-        self.rows.map(|[kr, kg, kb]| {
-            let index = (kr * r + kg * g + kb * b).clamp(0.0, TOP) + ROUND;
-            let index = index.to_bits() as usize & (ENCODE - 1);
-            self.encode.get(index).copied().unwrap_or(u8::MAX)
-        })
+    fn codes(&self, red: Light, green: Light, blue: Light) -> [u8; 3] {
+        let mut indices = [0u32; 4];
+        for (((index, r), g), b) in indices.iter_mut().zip(red).zip(green).zip(blue) {
+            *index = (bounded(r + g + b) + ROUND).to_bits();
+        }
+        let [r, g, b, _] = indices;
+        [r, g, b].map(|index| self.encode.get(index as usize & (ENCODE - 1)).copied().unwrap_or(u8::MAX))
     }
 }
 
-/// A byte always lies inside the table, which the compiler sees.
-#[inline]
-fn light8(table: &[f32; 256], code: u8) -> f32 {
-    table.get(usize::from(code)).copied().unwrap_or(1.0)
+/// Light within the table. Comparisons instead of `clamp`, since no light is NaN and these are one instruction each.
+#[inline(always)]
+fn bounded(light: f32) -> f32 {
+    #[expect(clippy::cast_precision_loss, reason = "exact")]
+    const TOP: f32 = (ENCODE - 1) as f32;
+    let light = if light > 0.0 { light } else { 0.0 };
+    if light < TOP { light } else { TOP }
+}
+
+/// A code always lies inside its table, which the compiler sees for bytes.
+#[inline(always)]
+fn light_of(table: &[Light], code: usize) -> Light {
+    table.get(code).copied().unwrap_or([0.0; 4])
+}
+
+/// The light that each code of a channel adds to R, G and B by its `column` of the matrix.
+fn light_table(profile: &Profile, curve: TagSignature, column: [f64; 3], levels: usize) -> Option<Vec<Light>> {
+    let Tag::ToneCurve(curve) = profile.read_tag(curve) else { return None };
+    #[expect(clippy::cast_precision_loss, clippy::cast_possible_truncation, reason = "small numbers")]
+    let entry = |code: usize| {
+        let light = f64::from(curve.eval(code as f32 / (levels - 1) as f32)) * (ENCODE - 1) as f64;
+        let [r, g, b] = column.map(|weight| (weight * light) as f32);
+        [r, g, b, 0.0]
+    };
+    let table: Vec<Light> = (0..levels).map(entry).collect();
+    table.iter().flatten().all(|light| light.is_finite()).then_some(table)
 }
 
 fn colorants(profile: &Profile) -> Option<[[f64; 3]; 3]> {
@@ -93,15 +112,8 @@ fn colorants(profile: &Profile) -> Option<[[f64; 3]; 3]> {
     Some([[rx, gx, bx], [ry, gy, by], [rz, gz, bz]])
 }
 
-fn decode_table(profile: &Profile, signature: TagSignature, levels: usize) -> Option<Vec<f32>> {
-    let Tag::ToneCurve(curve) = profile.read_tag(signature) else { return None };
-    #[expect(clippy::cast_precision_loss, reason = "at most 65,535")]
-    let table: Vec<f32> = (0..levels).map(|code| curve.eval(code as f32 / (levels - 1) as f32)).collect();
-    table.iter().all(|light| light.is_finite()).then_some(table)
-}
-
 /// IEC 61966-2-1, from light to codes.
-fn encode_table() -> Vec<u8> {
+fn encode_table() -> Box<[u8; ENCODE]> {
     let code = |index: usize| {
         #[expect(clippy::cast_precision_loss, reason = "exact")]
         let light = index as f64 / (ENCODE - 1) as f64;
@@ -110,7 +122,9 @@ fn encode_table() -> Vec<u8> {
         let code = (signal * 255.0).round() as u8;
         code
     };
-    (0..ENCODE).map(code).collect()
+    let mut table = Box::new([0; ENCODE]);
+    table.iter_mut().enumerate().for_each(|(index, entry)| *entry = code(index));
+    table
 }
 
 fn multiply(a: [[f64; 3]; 3], b: [[f64; 3]; 3]) -> [[f64; 3]; 3] {

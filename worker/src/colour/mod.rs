@@ -36,6 +36,14 @@ struct Cached {
 }
 
 impl ColourStage {
+    /// A stage that has what it needs from files: lcms2 dates the profiles that it makes, and the C library reads
+    /// the time zone's file for that once, which the confinement would not let it do later.
+    #[must_use]
+    pub fn new() -> Self {
+        drop(lcms2::Profile::new_srgb());
+        Self::default()
+    }
+
     /// Converts, and says by which means.
     ///
     /// # Errors

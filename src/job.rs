@@ -4,6 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::limits::Limits;
+use crate::policy::Policy;
 use crate::recipe::Recipe;
 
 /// One image to be processed. Its bytes travel beside it, in memory that the supervisor made and sealed.
@@ -17,8 +18,14 @@ pub struct Job {
     pub extension: String,
     /// BLAKE3-256 of the input, hexadecimal; stored with the tensors.
     pub source_hash: String,
-    /// Whether the repaired image is wanted.
+    /// How far the job goes.
+    pub depth: Depth,
+    /// Whether the repaired image is wanted, and which.
     pub image: ImageWanted,
+    /// What a lossless repair leaves out.
+    pub strip: Strip,
+    /// What is done about findings.
+    pub policy: Policy,
     /// The tensors that are wanted; none at all without a recipe.
     pub recipe: Option<Recipe>,
     /// How colours are converted.
@@ -27,11 +34,35 @@ pub struct Job {
     pub limits: Limits,
 }
 
+/// How far a job goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Depth {
+    /// The verdict alone: no pixel is decoded.
+    Inspect,
+    /// Everything that is wanted.
+    Full,
+}
+
+/// What a lossless repair leaves out, besides what is broken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Strip {
+    /// Nothing.
+    Nothing,
+    /// The GPS IFD and XMP's GPS properties.
+    Gps,
+    /// GPS, serial numbers, owner and artist names, maker notes, thumbnails, and XMP.
+    Private,
+    /// All metadata but orientation and colour.
+    All,
+}
+
 /// Which repaired image is wanted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ImageWanted {
     /// None.
     No,
+    /// The same file with its metadata made right: every coded pixel stays bit-identical.
+    Lossless,
     /// PNG: pixels in sRGB, upright, 8-bit, alpha kept, the sRGB chunk set.
     ConvertedPng,
 }

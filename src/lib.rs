@@ -6,6 +6,7 @@
 //! | [`recipe`] | the tensors derived from one image, and [`geometry`], where their pixels come from |
 //! | [`limits`] | the finite bounds that hold before anything is allocated |
 //! | [`finding`] | what was wrong or remarkable, by stable code, and what was done about it |
+//! | [`policy`] | what is done about a finding: repair, reject or ignore |
 //! | [`report`] | what is answered: outcome, verdict, artifacts, times |
 //! | [`failure`] | why a job ended without artifacts, and who is to blame |
 //! | [`wire`] | how requests and events cross the process boundary, bounded both ways |
@@ -20,6 +21,7 @@ pub mod finding;
 pub mod geometry;
 pub mod job;
 pub mod limits;
+pub mod policy;
 pub mod recipe;
 pub mod report;
 pub mod wire;

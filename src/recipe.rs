@@ -5,6 +5,9 @@ use serde::{Deserialize, Serialize};
 
 /// Widest and highest tensor that a recipe may ask for, in pixels.
 pub const MAX_SIDE: u32 = 8192;
+/// Name of the tensor that an image's alpha channel becomes, unless the recipe uses the name itself. It follows the
+/// recipe's own tensors.
+pub const ALPHA_MASK: &str = "alpha_mask";
 /// Most tensors that a recipe may ask for.
 pub const MAX_TENSORS: usize = 16;
 

@@ -178,8 +178,10 @@ pub struct Artifact {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ArtifactKind {
-    /// The repaired image, PNG.
+    /// The repaired image, converted: PNG.
     Image,
+    /// The repaired file: its own format, pixels untouched.
+    Repaired,
     /// The tensors, safetensors.
     Tensors,
 }

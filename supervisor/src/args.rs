@@ -110,6 +110,12 @@ pub struct SharedArgs {
     /// A bound on one image: input_bytes, width, height, pixels, frames, metadata_bytes, output_bytes, wall_ms
     #[arg(long = "limit", value_name = "KEY=VALUE")]
     pub limits: Vec<String>,
+    /// Refuse images with any defect that no --policy names
+    #[arg(long)]
+    pub strict: bool,
+    /// What is done about one finding: repair, reject or ignore; `refmill explain` lists the codes
+    #[arg(long = "policy", value_name = "CODE=ACTION")]
+    pub policies: Vec<String>,
     /// The worker program [default: refmill-worker beside this program]
     #[arg(long, value_name = "PATH")]
     pub worker: Option<PathBuf>,

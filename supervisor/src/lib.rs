@@ -23,6 +23,7 @@ pub mod intake;
 pub mod limits;
 pub mod memory;
 pub mod naming;
+pub mod policy;
 pub mod pool;
 pub mod progress;
 pub mod publish;

@@ -44,7 +44,7 @@ pub struct Outputs {
 impl Outputs {
     fn target(&self, kind: ArtifactKind) -> Option<&Target> {
         match kind {
-            ArtifactKind::Image => self.image.as_ref(),
+            ArtifactKind::Image | ArtifactKind::Repaired => self.image.as_ref(),
             ArtifactKind::Tensors => self.tensors.as_ref(),
         }
     }

@@ -11,6 +11,7 @@ use refmill::limits::Limits;
 use crate::args::{DeviceArg, IntentArg, RepairArgs, RunArgs, SharedArgs};
 use crate::devices::{self, Choice, DeviceError, GpuUuid, Wish};
 use crate::limits::{self, LimitError};
+use crate::policy::{self, PolicyError};
 use crate::pool::Order;
 use crate::pool::worker::WorkerPlan;
 use crate::recipe::{self, LoadError};
@@ -21,6 +22,9 @@ pub enum SettingsError {
     /// A bound.
     #[error(transparent)]
     Limit(#[from] LimitError),
+    /// A policy.
+    #[error(transparent)]
+    Policy(#[from] PolicyError),
     /// A recipe.
     #[error(transparent)]
     Recipe(#[from] LoadError),
@@ -110,10 +114,11 @@ impl RunSettings {
         let one_only = destination == Destination::Stdout && recipe.is_some();
         let image = if args.no_image || one_only { ImageWanted::No } else { ImageWanted::ConvertedPng };
         let limits = limits::parse(&args.shared.limits)?;
+        let policy = policy::parse(args.shared.strict, &args.shared.policies)?;
         let device = device(args.device, args.gpu.as_deref(), recipe.is_some())?;
         Ok(Self {
             inputs: args.inputs,
-            order: Order { image, recipe, colour: colour(&args.shared), limits },
+            order: Order { policy, ..Order::new(image, recipe, colour(&args.shared), limits) },
             destination,
             force: args.force,
             plan: worker_plan(args.shared.worker, device, &limits)?,
@@ -130,11 +135,12 @@ impl RepairSettings {
     /// [`SettingsError`]
     pub fn new(args: RepairArgs) -> Result<Self, SettingsError> {
         let limits = limits::parse(&args.shared.limits)?;
+        let policy = policy::parse(args.shared.strict, &args.shared.policies)?;
         let colour = colour(&args.shared);
         let device = Choice::cpu("repair derives no tensors");
         Ok(Self {
             file: args.file,
-            order: Order { image: ImageWanted::ConvertedPng, recipe: None, colour, limits },
+            order: Order { policy, ..Order::new(ImageWanted::ConvertedPng, None, colour, limits) },
             png: args.png,
             report: args.report,
             plan: worker_plan(args.shared.worker, device, &limits)?,

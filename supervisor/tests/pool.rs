@@ -40,7 +40,7 @@ fn run(extensions: &[&str], slots: usize, stop: &Stop) -> Run {
     let device = Choice::cpu("asked for");
     let plan = WorkerPlan { program: fake_worker(), library_path: None, device, output_bytes: 1 << 20 };
     let limits = Limits { wall_ms: 100, ..Limits::default() };
-    let order = Order { image: ImageWanted::No, recipe: None, colour: ColourOptions::default(), limits };
+    let order = Order::new(ImageWanted::No, None, ColourOptions::default(), limits);
     let mut reports: Vec<Option<Report>> = vec![None; tasks.len()];
     let ended = pool::run(&plan, slots, &order, &tasks, stop, &mut |news| {
         if let News::Finished(finished) = news {

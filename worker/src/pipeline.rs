@@ -7,11 +7,11 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::BufWriter;
 use std::io::Write;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use refmill::failure::{Code, Failure, Stage};
 use refmill::finding::{Finding, FindingCode};
-use refmill::job::{ImageWanted, Job};
+use refmill::job::{Depth, ImageWanted, Job};
 use refmill::recipe::Recipe;
 use refmill::report::{Artifact, ArtifactKind, Image, Report, Source, StageTime, Tensor};
 
@@ -90,20 +90,23 @@ impl Pipeline {
         run.report.source.format = Some(opened.format);
 
         let inspected = inspect::inspect(opened, &job.extension, &job.limits, &mut findings);
-        settle(&mut run.report, &mut findings);
+        settle(run, Stage::Inspect, &mut findings)?;
         let inspected = run.stage(Stage::Inspect, inspected)?;
 
         let repaired = repair::repair(inspected, &mut findings, &mut run.report.repairs);
-        settle(&mut run.report, &mut findings);
+        settle(run, Stage::Repair, &mut findings)?;
         run.report.image = Some(describe(&repaired));
         let repaired = run.stage(Stage::Repair, Ok(repaired))?;
+        if job.depth == Depth::Inspect {
+            return Ok(());
+        }
 
         let decoded = self.decoders.decode(repaired, &job.limits, &mut findings);
-        settle(&mut run.report, &mut findings);
+        settle(run, Stage::Decode, &mut findings)?;
         let decoded = run.stage(Stage::Decode, decoded)?;
 
         let converted = self.colour.convert(decoded, job.colour, &mut findings, &mut run.report.repairs);
-        settle(&mut run.report, &mut findings);
+        settle(run, Stage::Colour, &mut findings)?;
         let (image, colour) = run.stage(Stage::Colour, converted)?;
         run.report.colour = Some(colour);
         if let Some(about) = &mut run.report.image {
@@ -136,7 +139,8 @@ impl Pipeline {
     ) -> Result<SrgbImage, Failure> {
         if image.alpha().is_some() {
             let [r, g, b] = recipe.background;
-            run.report.find(Finding::new(FindingCode::AlphaComposited, "", format!("background {r}, {g}, {b}")));
+            let found = format!("background {r}, {g}, {b}");
+            settle(run, Stage::Tensors, &mut vec![Finding::new(FindingCode::AlphaComposited, "", found)])?;
             image.composite(recipe.background);
         }
         let room = run.job.limits.output_bytes.saturating_sub(output.written());
@@ -149,6 +153,7 @@ impl Pipeline {
         })?;
         run.report.uploads = derivation.uploads;
         run.report.stages.push(StageTime { stage: Stage::Upload, micros: derivation.upload_micros });
+        run.began += Duration::from_micros(derivation.upload_micros);
         run.report.tensors = derivation.tensors.iter().map(about_tensor).collect();
         let offset = align(output)?;
         let metadata = metadata(run, &image, recipe, &derivation);
@@ -160,8 +165,19 @@ impl Pipeline {
     }
 }
 
-fn settle(report: &mut Report, findings: &mut Vec<Finding>) {
-    findings.drain(..).for_each(|finding| report.find(finding));
+/// Moves findings into the report, each as the policy has it; the first that it rejects ends the job.
+fn settle(run: &mut Run<'_>, stage: Stage, findings: &mut Vec<Finding>) -> Result<(), Failure> {
+    for finding in findings.drain(..) {
+        let original = finding.clone();
+        match run.job.policy.apply(finding) {
+            Ok(finding) => run.report.find(finding),
+            Err(failure) => {
+                run.report.find(original);
+                return Err(failure.at(stage));
+            }
+        }
+    }
+    Ok(())
 }
 
 fn run_stage_artifact(

@@ -3,14 +3,12 @@
 
 use refmill::failure::Failure;
 use refmill::finding::MAX_TEXT;
-use refmill::job::{ImageWanted, Job};
-use refmill::recipe::MAX_TENSORS;
+use refmill::job::{Depth, ImageWanted, Job};
+use refmill::recipe::{ALPHA_MASK, MAX_TENSORS};
 use refmill::report::{Artifact, ArtifactKind, Device, MAX_FINDINGS, Outcome, REPORT_VERSION, Report};
 
 /// Longest other text in a report, in bytes.
 const MAX_NAME: usize = 512;
-/// The tensor that follows the recipe's own where the image has alpha.
-const ALPHA_MASK: &str = "alpha_mask";
 /// Most stages: each may be named a few times.
 const MAX_STAGES: usize = 64;
 
@@ -154,9 +152,12 @@ fn check_outcome(report: &Report, job: &Job) -> Result<(), ClaimError> {
     if report.error.is_some() {
         return Err(ClaimError::Outcome);
     }
-    check_wanted(report, ArtifactKind::Image, "image", job.image != ImageWanted::No)?;
-    check_wanted(report, ArtifactKind::Tensors, "tensors", job.recipe.is_some())?;
-    let asked = job.recipe.as_ref().map(|recipe| recipe.tensors.as_slice()).unwrap_or_default();
+    let full = job.depth == Depth::Full;
+    check_wanted(report, ArtifactKind::Image, "image", full && job.image == ImageWanted::ConvertedPng)?;
+    check_wanted(report, ArtifactKind::Repaired, "repaired file", full && job.image == ImageWanted::Lossless)?;
+    check_wanted(report, ArtifactKind::Tensors, "tensors", full && job.recipe.is_some())?;
+    let recipe = job.recipe.as_ref().filter(|_| full);
+    let asked = recipe.map(|recipe| recipe.tensors.as_slice()).unwrap_or_default();
     let mut got = report.tensors.iter().map(|tensor| tensor.name.as_str());
     let same = asked.iter().all(|spec| got.next() == Some(spec.name.as_str()));
     let rest = if asked.is_empty() { None } else { Some(ALPHA_MASK) };
@@ -202,7 +203,10 @@ mod tests {
             input_len: 3,
             extension: String::new(),
             source_hash: "ab".into(),
+            depth: Depth::Full,
             image: ImageWanted::ConvertedPng,
+            strip: refmill::job::Strip::Nothing,
+            policy: refmill::policy::Policy::default(),
             recipe: None,
             colour: refmill::job::ColourOptions::default(),
             limits: Limits::default(),

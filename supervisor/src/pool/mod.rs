@@ -14,8 +14,9 @@ use std::sync::mpsc::{self, Sender};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 
-use refmill::job::{ColourOptions, ImageWanted};
+use refmill::job::{ColourOptions, Depth, ImageWanted, Strip};
 use refmill::limits::Limits;
+use refmill::policy::Policy;
 use refmill::recipe::Recipe;
 use refmill::report::{Device, Report};
 
@@ -28,14 +29,29 @@ use worker::{StartError, WorkerPlan};
 /// What every image of a run is asked for.
 #[derive(Debug, Clone)]
 pub struct Order {
+    /// How far each job goes.
+    pub depth: Depth,
     /// The repaired image.
     pub image: ImageWanted,
+    /// What a lossless repair leaves out.
+    pub strip: Strip,
+    /// What is done about findings.
+    pub policy: Policy,
     /// The tensors.
     pub recipe: Option<Recipe>,
     /// How colours are converted.
     pub colour: ColourOptions,
     /// The bounds.
     pub limits: Limits,
+}
+
+impl Order {
+    /// Everything about each image that `limits` allows, with the default policy.
+    #[must_use]
+    pub fn new(image: ImageWanted, recipe: Option<Recipe>, colour: ColourOptions, limits: Limits) -> Self {
+        let (depth, strip, policy) = (Depth::Full, Strip::Nothing, Policy::default());
+        Self { depth, image, strip, policy, recipe, colour, limits }
+    }
 }
 
 /// One image, and where its artifacts go.

@@ -27,13 +27,10 @@ pub(crate) use spares::Spares;
 pub(crate) use table::Table;
 pub(crate) use work::{Channels, Resampling, Target, Work};
 
-/// Name of the tensor that an image's alpha channel becomes, unless the recipe uses the name itself.
-pub const ALPHA_MASK: &str = "alpha_mask";
-
 /// One derived tensor's bytes, little endian, in the spec's layout.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Derived {
-    /// What was asked; for [`ALPHA_MASK`], what stands for it.
+    /// What was asked; for [`refmill::recipe::ALPHA_MASK`], what stands for it.
     pub spec: TensorSpec,
     /// Where its pixels come from.
     pub plan: Plan,

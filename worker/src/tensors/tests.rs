@@ -6,7 +6,9 @@ use safetensors::SafeTensors;
 use super::cpu::CpuDevice;
 use super::samples::{Noise, codes, noise, sdxl, spec, stored_upright, worst};
 use super::work::Stretch;
-use super::{ALPHA_MASK, Axis, Channels, Derivation, Resampling, Work, derived_bytes, safetensors_file};
+use refmill::recipe::ALPHA_MASK;
+
+use super::{Axis, Channels, Derivation, Resampling, Work, derived_bytes, safetensors_file};
 use crate::orientation::Orientation;
 use crate::srgb::SrgbImage;
 

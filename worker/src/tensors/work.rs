@@ -3,9 +3,9 @@
 use refmill::geometry::Plan;
 use refmill::recipe::{Dtype, Filter, Layout, Normalise, TensorSpec};
 
-use super::ALPHA_MASK;
 use crate::orientation::Orientation;
 use crate::srgb::SrgbImage;
+use refmill::recipe::ALPHA_MASK;
 
 /// Which pixels of the image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -152,7 +152,7 @@ pub struct Colour {
     pub interpretation: String,
     /// The profile's description, or the figures that stand for one.
     pub description: String,
-    /// What converted them: `none`, `naive` (CMYK), `matrix` or `lcms2`.
+    /// What converted them: `none`, `naive` (CMYK), `matrix`, `hdr` or `lcms2`.
     pub engine: String,
     /// Intent and black point compensation.
     pub options: ColourOptions,

@@ -6,6 +6,7 @@ use lcms2::{Flags, PixelFormat, Profile, TagSignature, Transform};
 use refmill::failure::{Code, Failure};
 use refmill::job::{ColourOptions, Intent};
 
+use super::hdr::Hdr;
 use super::matrix::Matrix;
 use super::source;
 use crate::decode::Pixels;
@@ -43,6 +44,8 @@ pub enum Engine {
     Matrix8(Box<Matrix>),
     /// Matrix profile, 16 bits.
     Matrix16(Box<Matrix>),
+    /// PQ or HLG.
+    Hdr(Box<Hdr>),
     /// Anything, by lcms2.
     Lcms(Transform<u8, u8>),
 }
@@ -63,6 +66,11 @@ pub fn build(meaning: &Meaning<'_>, kind: Kind, options: ColourOptions) -> Resul
     }
     if matches!(meaning, Meaning::CmykNaive) {
         return Ok(Engine::NaiveCmyk);
+    }
+    if let Meaning::Cicp { primaries, transfer: transfer @ (16 | 18) } = meaning {
+        let hdr = Hdr::new(source::h273_primaries(*primaries), *transfer);
+        let refused = || Failure::new(Code::Colour, format!("primaries {primaries} span no colours"));
+        return hdr.map(|hdr| Engine::Hdr(Box::new(hdr))).ok_or_else(refused);
     }
     let profile = source::profile(meaning, kind)?;
     if options.intent != Intent::AbsoluteColorimetric
@@ -119,6 +127,7 @@ impl Engine {
             Self::Identity => "none",
             Self::NaiveCmyk => "naive",
             Self::Matrix8(_) | Self::Matrix16(_) => "matrix",
+            Self::Hdr(_) => "hdr",
             Self::Lcms(_) => "lcms2",
         }
     }
@@ -137,6 +146,12 @@ impl Engine {
                 Ok(data)
             }
             (Self::Matrix16(matrix), Pixels::Rgb16(data)) => Ok(matrix.apply16(&data)),
+            (Self::Hdr(hdr), Pixels::Rgb16(data)) => Ok(hdr.apply(&data)),
+            (Self::Hdr(hdr), Pixels::Rgb8(data)) => Ok(hdr.apply(&widen(&data, 1))),
+            (Self::Hdr(hdr), Pixels::Gray8(data)) => Ok(hdr.apply(&widen(&data, 3))),
+            (Self::Hdr(hdr), Pixels::Gray16(data)) => {
+                Ok(hdr.apply(&data.into_iter().flat_map(|code| [code; 3]).collect::<Vec<_>>()))
+            }
             (Self::Lcms(transform), Pixels::Rgb8(mut data) | Pixels::Lab8(mut data)) => {
                 transform.transform_in_place(&mut data);
                 Ok(data)
@@ -178,6 +193,11 @@ fn identity(pixels: Pixels) -> Result<Vec<u8>, Failure> {
         Pixels::Gray16(data) => Ok(spread(reduce(&data))),
         _ => Err(Failure::new(Code::Internal, "CMYK or Lab pixels were taken for sRGB")),
     }
+}
+
+/// 8-bit samples at 16 bits, each `times` times.
+fn widen(samples: &[u8], times: usize) -> Vec<u16> {
+    samples.iter().flat_map(|&code| std::iter::repeat_n(u16::from(code) * 257, times)).collect()
 }
 
 fn reduce(samples: &[u16]) -> Vec<u8> {

@@ -4,7 +4,7 @@
 use lcms2::{CIEXYZ, Profile, Tag, TagSignature};
 
 /// Entries of the table from light to codes. Where the sRGB curve is steepest an entry is 0.2 of a code wide.
-const ENCODE: usize = 1 << 14;
+pub const ENCODE: usize = 1 << 14;
 /// Adding this to a small positive `f32` leaves its nearest integer in the lowest bits.
 const ROUND: f32 = 8_388_608.0;
 
@@ -112,8 +112,8 @@ fn colorants(profile: &Profile) -> Option<[[f64; 3]; 3]> {
     Some([[rx, gx, bx], [ry, gy, by], [rz, gz, bz]])
 }
 
-/// IEC 61966-2-1, from light to codes.
-fn encode_table() -> Box<[u8; ENCODE]> {
+/// IEC 61966-2-1, from light to codes: entry `i` is the code of light `i / (ENCODE - 1)`.
+pub fn encode_table() -> Box<[u8; ENCODE]> {
     let code = |index: usize| {
         #[expect(clippy::cast_precision_loss, reason = "exact")]
         let light = index as f64 / (ENCODE - 1) as f64;
@@ -127,12 +127,14 @@ fn encode_table() -> Box<[u8; ENCODE]> {
     table
 }
 
-fn multiply(a: [[f64; 3]; 3], b: [[f64; 3]; 3]) -> [[f64; 3]; 3] {
+/// The product of two matrices of rows.
+pub fn multiply(a: [[f64; 3]; 3], b: [[f64; 3]; 3]) -> [[f64; 3]; 3] {
     let [[a0, a1, a2], [b0, b1, b2], [c0, c1, c2]] = b;
     a.map(|[x, y, z]| [x * a0 + y * b0 + z * c0, x * a1 + y * b1 + z * c1, x * a2 + y * b2 + z * c2])
 }
 
-fn inverse([[a, b, c], [d, e, f], [g, h, i]]: [[f64; 3]; 3]) -> Option<[[f64; 3]; 3]> {
+/// The inverse of a matrix of rows; `None` where it has none.
+pub fn inverse([[a, b, c], [d, e, f], [g, h, i]]: [[f64; 3]; 3]) -> Option<[[f64; 3]; 3]> {
     let determinant = a * (e * i - f * h) - b * (d * i - f * g) + c * (d * h - e * g);
     let adjugate = [
         [e * i - f * h, c * h - b * i, b * f - c * e],

@@ -3,6 +3,7 @@
 //! and reduced afterwards. Nothing leaves this stage as sRGB that it did not convert or that was not sRGB before.
 
 mod engine;
+mod hdr;
 mod matrix;
 mod source;
 
@@ -76,6 +77,13 @@ impl ColourStage {
         let engine = self.cache.first().map(|cached| &cached.engine);
         let engine = engine.ok_or_else(|| Failure::new(Code::Internal, "transform was not kept"))?;
         let name = engine.name();
+        if matches!(engine, Engine::Hdr(_)) {
+            let found = format!(
+                "{}; reference white 203 cd/m2, highlights up to 1000 by the EETF of BT.2390",
+                meaning.description()
+            );
+            findings.push(Finding::new(FindingCode::HdrToneMapped, "", found));
+        }
         let rgb = engine.apply(pixels)?;
         let colour = report::Colour {
             interpretation: meaning.name().into(),

@@ -19,7 +19,7 @@ pub fn key<'m>(meaning: &'m Meaning<'_>) -> Cow<'m, [u8]> {
 /// The profile of a meaning, for pixels of `kind`.
 ///
 /// # Errors
-/// [`Code::Unsupported`] for transfers that need tone mapping, [`Code::Colour`] where lcms2 refuses.
+/// [`Code::Colour`] where lcms2 refuses.
 pub fn profile(meaning: &Meaning<'_>, kind: Kind) -> Result<Profile, Failure> {
     match meaning {
         Meaning::Icc(profile) => Profile::new_icc(&profile.bytes).map_err(|error| refused(&error)),
@@ -52,7 +52,7 @@ fn from_curve(colours: Chromaticities, curve: &ToneCurve, kind: Kind) -> Result<
 }
 
 /// ITU-T H.273 table 2.
-fn h273_primaries(code: u16) -> Chromaticities {
+pub fn h273_primaries(code: u16) -> Chromaticities {
     let d65 = [0.3127, 0.3290];
     let make = |white, red, green, blue| Chromaticities { white, red, green, blue };
     match code {
@@ -76,11 +76,6 @@ fn h273_curve(code: u16) -> Result<ToneCurve, Failure> {
         5 => Ok(ToneCurve::new(2.8)),
         7 => parametric(&[1.0 / 0.45, 1.0 / 1.1115, 0.1115 / 1.1115, 0.25, 0.0913]),
         8 => Ok(ToneCurve::new(1.0)),
-        16 | 18 => {
-            let name = if code == 16 { "PQ" } else { "HLG" };
-            let message = format!("transfer {code} ({name}) is HDR, which this version does not tone-map");
-            Err(Failure::new(Code::Unsupported, message))
-        }
         _ => parametric(&[2.4, 1.0 / 1.055, 0.055 / 1.055, 1.0 / 12.92, 0.04045]),
     }
 }

@@ -4,12 +4,25 @@ use libheif_rs::{ColorSpace, ImageHandle, LibHeif, RgbChroma};
 use refmill::failure::{Code, Failure};
 use refmill::limits::Limits;
 
-use super::{Pixels, Raster, corrupt, split_alpha, to_8_bits, unless_opaque};
+use super::{Pixels, Raster, corrupt, heif_clap, split_alpha, to_8_bits, unless_opaque};
 use crate::container::Header;
 use crate::container::heif::{context, is_monochrome, reason};
 
 /// Decodes the primary image.
 pub(super) fn decode(bytes: &[u8], header: &Header, limits: &Limits) -> Result<Raster, Failure> {
+    let refused = match by_libheif(bytes, header, limits) {
+        Ok(raster) => return Ok(raster),
+        Err(failure) => failure,
+    };
+    let coded = context(bytes, limits)?.primary_image_handle().map_err(|error| corrupt(reason(&error)))?;
+    let side = |side: i32| u32::try_from(side).unwrap_or(0);
+    let (width, height) = (side(coded.ispe_width()), side(coded.ispe_height()));
+    limits.check_dimensions(width, height)?;
+    let Some((renamed, crop)) = heif_clap::uncropped(bytes, width, height) else { return Err(refused) };
+    Ok(heif_clap::cut(by_libheif(&renamed, header, limits)?, crop))
+}
+
+fn by_libheif(bytes: &[u8], header: &Header, limits: &Limits) -> Result<Raster, Failure> {
     let mut context = context(bytes, limits)?;
     context.set_max_decoding_threads(0);
     let handle = context.primary_image_handle().map_err(|error| corrupt(reason(&error)))?;

@@ -4,6 +4,8 @@
 mod gif;
 #[cfg(feature = "heif")]
 mod heif;
+#[cfg(feature = "heif")]
+mod heif_clap;
 mod jpeg;
 mod png;
 mod raster;

@@ -62,6 +62,7 @@ impl CommandError {
     #[must_use]
     pub fn exit_code(&self) -> ExitCode {
         match self {
+            Self::Settings(SettingsError::OwnPlace(_) | SettingsError::NoWorker { .. }) => ExitCode::Broken,
             Self::Settings(_) | Self::Intake(_) | Self::Recipe(_) | Self::Usage { .. } => ExitCode::Usage,
             Self::NoWorker(_) | Self::WorkersLost { .. } | Self::System { .. } => ExitCode::Broken,
         }

@@ -9,6 +9,7 @@
 )]
 
 mod cli;
+mod limits;
 mod outputs;
 mod pipeline;
 mod support;

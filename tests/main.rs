@@ -12,4 +12,5 @@ mod cli;
 mod limits;
 mod outputs;
 mod pipeline;
+mod process;
 mod support;

@@ -9,8 +9,10 @@
 )]
 
 mod cli;
+mod corpus;
 mod limits;
 mod outputs;
 mod pipeline;
 mod process;
+mod python;
 mod support;

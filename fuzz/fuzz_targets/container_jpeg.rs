@@ -1,0 +1,7 @@
+//! The JPEG container: any bytes, taken for JPEG.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use refmill::report::Format;
+
+fuzz_target!(|bytes: &[u8]| refmill_fuzz::container(bytes, Format::Jpeg));

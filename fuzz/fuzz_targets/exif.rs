@@ -1,0 +1,6 @@
+//! The EXIF block: any bytes.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|bytes: &[u8]| refmill_fuzz::exif(bytes));

@@ -1,0 +1,120 @@
+//! What the fuzz targets do with their bytes. Each holds a promise besides not crashing, and says which.
+
+use std::borrow::Cow;
+use std::cell::RefCell;
+use std::fs::File;
+
+use refmill::failure::{Blame, Failure};
+use refmill::job::{ColourOptions, Depth, ImageWanted, Job, Strip};
+use refmill::limits::Limits;
+use refmill::policy::Policy;
+use refmill::recipe::{Dtype, Filter, Layout, Normalise, Recipe, Size, TensorSpec};
+use refmill::report::{Format, Model, Outcome};
+use refmill::wire::{self, Event};
+use refmill_worker::container::{self, Block};
+use refmill_worker::device::{Device, Wanted};
+use refmill_worker::open::Opened;
+use refmill_worker::pipeline::Pipeline;
+use refmill_worker::{exif, icc, inspect, repair};
+
+/// Limits that keep one run short.
+fn limits() -> Limits {
+    Limits {
+        input_bytes: 1 << 20,
+        width: 4096,
+        height: 4096,
+        pixels: 1 << 18,
+        frames: 64,
+        metadata_bytes: 1 << 18,
+        output_bytes: 8 << 20,
+        ..Limits::default()
+    }
+}
+
+/// A refusal must be the input's own: never refmill's.
+fn blameless(failure: &Failure) {
+    assert!(!matches!(failure.blame, Blame::Internal | Blame::Device), "{failure:?}");
+}
+
+/// Reads one container and decides what its metadata means: dimensions that pass are within the limits.
+pub fn container(bytes: &[u8], format: Format) {
+    let (opened, limits) = (Opened { bytes, format }, limits());
+    if let Ok(container) = container::read(&opened, &limits) {
+        let header = container.header;
+        assert!(u64::from(header.width) * u64::from(header.height) <= limits.pixels);
+        assert!(container.icc.iter().all(|block| block.bytes.len() as u64 <= limits.metadata_bytes));
+    }
+    let mut findings = Vec::new();
+    match inspect::inspect(opened, "", &limits, &mut findings) {
+        Ok(inspected) => {
+            let repaired = repair::repair(inspected, &mut findings, &mut Vec::new());
+            assert!((1..=8).contains(&repaired.orientation.exif()));
+        }
+        Err(failure) => blameless(&failure),
+    }
+}
+
+/// Reads one EXIF block.
+pub fn exif(bytes: &[u8]) {
+    let block = Block { place: "fuzz".into(), bytes: Cow::Borrowed(bytes) };
+    drop(exif::inspect(&[block], &mut Vec::new()));
+    let _any_number = exif::xmp_orientation(bytes);
+}
+
+/// Judges one profile: one that passes has the size that its header says.
+pub fn icc(bytes: &[u8]) {
+    for model in [Model::Rgb, Model::Gray, Model::Cmyk, Model::Lab] {
+        let block = Block { place: "fuzz".into(), bytes: Cow::Borrowed(bytes) };
+        if let Some(profile) = icc::judge(&block, model, &mut Vec::new()) {
+            assert!(bytes.starts_with(&profile.bytes));
+        }
+    }
+}
+
+/// Runs a whole job: what is not rejected has its artifacts, what is has a reason that is the input's own.
+pub fn process(bytes: &[u8]) {
+    thread_local! {
+        static WORK: RefCell<Option<(Pipeline, File)>> = const { RefCell::new(None) };
+    }
+    let spec = TensorSpec {
+        name: "t".into(),
+        size: Size::Cover { width: 32, height: 24 },
+        filter: Filter::Lanczos3,
+        layout: Layout::Nchw,
+        dtype: Dtype::F16,
+        normalise: Normalise::Range { min: -1.0, max: 1.0 },
+    };
+    let job = Job {
+        id: 1,
+        input_len: bytes.len() as u64,
+        extension: String::new(),
+        source_hash: String::new(),
+        depth: Depth::Full,
+        image: ImageWanted::ConvertedPng,
+        strip: Strip::Nothing,
+        policy: Policy::default(),
+        recipe: Some(Recipe { name: "fuzz".into(), background: [255; 3], tensors: vec![spec] }),
+        colour: ColourOptions::default(),
+        limits: limits(),
+    };
+    WORK.with_borrow_mut(|work| {
+        let (pipeline, region) = work.get_or_insert_with(|| {
+            let device = Device::start(Wanted::Cpu, None).expect("the CPU starts");
+            (Pipeline::new(device), tempfile::tempfile().expect("a file for the output"))
+        });
+        let report = pipeline.run(&job, bytes, region);
+        match (&report.error, report.outcome) {
+            (Some(failure), Outcome::Reject) => blameless(failure),
+            (None, Outcome::Ok | Outcome::OkWithRepair) => assert_eq!(report.artifacts.len(), 2),
+            _ => panic!("outcome {:?} with error {:?}", report.outcome, report.error),
+        }
+    });
+}
+
+/// Decodes one frame: what decodes encodes again.
+pub fn wire(bytes: &[u8]) {
+    if let Ok(event) = wire::decode::<Event>(bytes) {
+        let frame = wire::encode(&event).expect("what came in one frame fits one");
+        assert_eq!(wire::decode::<Event>(&frame).as_ref(), Ok(&event));
+    }
+}

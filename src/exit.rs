@@ -13,6 +13,12 @@ pub enum ExitCode {
     NothingDone,
     /// refmill itself could not work: no worker could be started.
     Broken,
+    /// Inspection: no image has anything above an informative finding.
+    Sound,
+    /// Inspection: the worst that was found is a defect.
+    Defective,
+    /// Inspection: an image was rejected.
+    Rejected,
 }
 
 impl ExitCode {
@@ -20,10 +26,10 @@ impl ExitCode {
     #[must_use]
     pub fn number(self) -> u8 {
         match self {
-            Self::AllGood => 0,
-            Self::SomeFailed => 1,
+            Self::AllGood | Self::Sound => 0,
+            Self::SomeFailed | Self::Defective => 1,
             Self::Usage => 2,
-            Self::NothingDone => 3,
+            Self::NothingDone | Self::Rejected => 3,
             Self::Broken => 4,
         }
     }

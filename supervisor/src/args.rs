@@ -4,6 +4,10 @@ use std::path::PathBuf;
 
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
 
+mod verdict;
+
+pub use verdict::{ExplainArgs, InspectArgs};
+
 /// The command line.
 #[derive(Debug, Parser)]
 #[command(name = "refmill", version, about = "Turns reference images into upright sRGB pictures and model-ready tensors, and says what was wrong with them.", after_help = EXAMPLES, max_term_width = 100)]
@@ -20,6 +24,8 @@ Examples:
   refmill run '*.heic' --no-tensors --json     repaired images only, one JSON report a line
   curl -s URL | refmill run - --out - > x.safetensors
   refmill repair photo.jpg --convert --png fixed.png --report fixed.json
+  refmill inspect photos/                      what is wrong with each, in a fraction of a millisecond
+  refmill explain icc_truncated
   refmill recipe show sdxl > mine.toml
 
 Exit codes: 0 every image was processed, 1 some failed, 2 the command line cannot be used, 3 none was processed,
@@ -32,6 +38,10 @@ pub enum Command {
     Run(RunArgs),
     /// Repair one image: upright sRGB PNG and report, no tensors
     Repair(RepairArgs),
+    /// Say what is wrong with images, and decode none
+    Inspect(InspectArgs),
+    /// Say what a finding means, by which rule it is decided, and what to do about it
+    Explain(ExplainArgs),
     /// List, show or check recipes
     #[command(subcommand)]
     Recipe(RecipeCommand),

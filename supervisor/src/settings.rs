@@ -16,6 +16,10 @@ use crate::pool::Order;
 use crate::pool::worker::WorkerPlan;
 use crate::recipe::{self, LoadError};
 
+mod inspect;
+
+pub use inspect::InspectSettings;
+
 /// Why the command line cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum SettingsError {

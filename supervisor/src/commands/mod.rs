@@ -1,5 +1,7 @@
 //! The commands, and what a program that failed says and returns.
 
+mod explain;
+mod inspect;
 mod recipe;
 mod repair;
 mod run;
@@ -75,6 +77,8 @@ pub fn dispatch(args: Args) -> ExitCode {
     let result = match args.command {
         Command::Run(args) => run::run(args),
         Command::Repair(args) => repair::repair(args),
+        Command::Inspect(args) => inspect::inspect(args),
+        Command::Explain(args) => explain::explain(&args),
         Command::Recipe(command) => recipe::recipe(&command),
         Command::Schema => schema::print_schema(),
     };

@@ -1,0 +1,53 @@
+//! `refmill inspect`, checked.
+
+use std::path::PathBuf;
+
+use refmill::job::{ColourOptions, Depth, ImageWanted};
+
+use super::{SettingsError, Voice, worker_plan};
+use crate::args::InspectArgs;
+use crate::devices::Choice;
+use crate::pool::Order;
+use crate::pool::worker::WorkerPlan;
+use crate::{limits, policy};
+
+/// Size of the output region of a worker that is asked for no artifact, in bytes: one page, never touched.
+const NO_OUTPUT: u64 = 4096;
+
+/// `refmill inspect`, checked.
+#[derive(Debug)]
+pub struct InspectSettings {
+    /// As typed.
+    pub inputs: Vec<PathBuf>,
+    /// What is wanted of each.
+    pub order: Order,
+    /// How workers are started.
+    pub plan: WorkerPlan,
+    /// How many, where the user says so.
+    pub workers: Option<usize>,
+    /// Who hears what.
+    pub voice: Voice,
+    /// Whether informative findings are shown.
+    pub all: bool,
+}
+
+impl InspectSettings {
+    /// Checks what was typed.
+    ///
+    /// # Errors
+    /// [`SettingsError`]
+    pub fn new(args: InspectArgs) -> Result<Self, SettingsError> {
+        let limits = limits::parse(&args.limits)?;
+        let policy = policy::parse(args.strict, &args.policies)?;
+        let order = Order::new(ImageWanted::No, None, ColourOptions::default(), limits);
+        let plan = worker_plan(args.worker, Choice::cpu("inspection decodes no pixel"), &limits)?;
+        Ok(Self {
+            inputs: args.inputs,
+            order: Order { depth: Depth::Inspect, policy, ..order },
+            plan: WorkerPlan { output_bytes: NO_OUTPUT, ..plan },
+            workers: args.workers.map(usize::from),
+            voice: Voice { json: args.json, quiet: args.quiet },
+            all: args.all,
+        })
+    }
+}

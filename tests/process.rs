@@ -196,3 +196,12 @@ fn refmill_asked_to_end_before_anything_was_done_says_so() {
     let ended = running.end().with_code(3);
     assert!(ended.stderr.contains("0 ok, 0 repaired, 0 rejected, 1 not done"), "{}", ended.stderr);
 }
+
+#[test]
+fn refmill_asked_to_end_while_it_waits_for_standard_input_ends() {
+    let scratch = Scratch::new();
+    let (mut running, worker) = waiting(&scratch, &[]);
+    signal(running.pid(), "TERM");
+    running.wait_for("the worker's end", || is_gone(worker).then_some(()));
+    running.end().with_code(1);
+}

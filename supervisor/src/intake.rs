@@ -2,15 +2,20 @@
 //! files; looks at no byte of them.
 
 use std::collections::HashSet;
-use std::fs::{self, File};
-use std::io;
-use std::os::unix::fs::FileTypeExt;
+use std::fs::{self, OpenOptions};
+use std::io::{self, Read};
+use std::os::fd::AsFd;
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use nix::errno::Errno;
+use nix::fcntl::OFlag;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use refmill::failure::{Code, Failure};
 
 use crate::memory::{FillError, SealedInput};
 use crate::publish;
+use crate::shutdown::Stop;
 
 /// Extensions by which images are found in folders; a file that is named itself may have any.
 const EXTENSIONS: &[&str] = &["jpg", "jpeg", "png", "webp", "tif", "tiff", "gif", "bmp", "avif", "heic", "heif", "hif"];
@@ -180,11 +185,11 @@ fn has_image_extension(path: &Path) -> bool {
 ///
 /// # Errors
 /// A [`Failure`] that names the input: unreadable, empty or over the limit.
-pub fn load(origin: &Origin, limit: u64) -> Result<SealedInput, Failure> {
+pub fn load(origin: &Origin, limit: u64, stop: &Stop) -> Result<SealedInput, Failure> {
     let name = origin.name();
     let unreadable = |why: String| Failure::new(Code::Unreadable, format!("cannot read {name}: {why}"));
     let filled = match origin {
-        Origin::Stdin => SealedInput::fill(io::stdin().lock(), limit),
+        Origin::Stdin => SealedInput::fill(Stoppable { source: io::stdin().lock(), stop }, limit),
         Origin::File(path) => {
             let metadata = fs::metadata(path).map_err(|error| unreadable(error.to_string()))?;
             let kind = metadata.file_type();
@@ -194,8 +199,9 @@ pub fn load(origin: &Origin, limit: u64) -> Result<SealedInput, Failure> {
             if kind.is_file() && metadata.len() > limit {
                 return Err(Failure::over_limit("input length in bytes", metadata.len(), limit));
             }
-            let file = File::open(path).map_err(|error| unreadable(error.to_string()))?;
-            SealedInput::fill(file, limit)
+            let file = OpenOptions::new().read(true).custom_flags(OFlag::O_NONBLOCK.bits()).open(path);
+            let source = file.map_err(|error| unreadable(error.to_string()))?;
+            SealedInput::fill(Stoppable { source, stop }, limit)
         }
     };
     match filled {
@@ -206,6 +212,30 @@ pub fn load(origin: &Origin, limit: u64) -> Result<SealedInput, Failure> {
         }
         Err(FillError::Read(error)) => Err(unreadable(error.to_string())),
         Err(error @ FillError::Memory(_)) => Err(Failure::new(Code::Internal, error.to_string())),
+    }
+}
+
+/// A source that may have nothing for ever, such as a pipe: reading it ends when the user wants to stop.
+struct Stoppable<'a, R> {
+    source: R,
+    stop: &'a Stop,
+}
+
+impl<R: Read + AsFd> Read for Stoppable<'_, R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        loop {
+            let stopping = PollFd::new(self.stop.as_fd(), PollFlags::POLLIN);
+            let mut polled = [stopping, PollFd::new(self.source.as_fd(), PollFlags::POLLIN)];
+            match poll(&mut polled, PollTimeout::NONE) {
+                Ok(_) if self.stop.is_requested() => return Err(io::Error::other("interrupted")),
+                Ok(_) | Err(Errno::EINTR) => {}
+                Err(errno) => return Err(errno.into()),
+            }
+            match self.source.read(buffer) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                read => return read,
+            }
+        }
     }
 }
 
@@ -285,21 +315,24 @@ mod tests {
 
     #[test]
     fn missing_file_is_unreadable_and_named() {
-        let failure = load(&Origin::File("/no/such.png".into()), 10).unwrap_err();
+        let failure = load(&Origin::File("/no/such.png".into()), 10, &Stop::new().unwrap()).unwrap_err();
         assert_eq!(failure.code, Code::Unreadable);
         assert!(failure.message.starts_with("cannot read /no/such.png: No such file"), "{}", failure.message);
     }
 
     #[test]
     fn folder_and_device_are_not_read() {
-        assert_eq!(load(&Origin::File("/".into()), 10).unwrap_err().code, Code::Unreadable);
-        assert_eq!(load(&Origin::File("/dev/zero".into()), 10).unwrap_err().code, Code::Unreadable);
+        assert_eq!(load(&Origin::File("/".into()), 10, &Stop::new().unwrap()).unwrap_err().code, Code::Unreadable);
+        assert_eq!(
+            load(&Origin::File("/dev/zero".into()), 10, &Stop::new().unwrap()).unwrap_err().code,
+            Code::Unreadable
+        );
     }
 
     #[test]
     fn file_over_the_limit_is_refused_with_both_numbers() {
         let root = folder(&["sub/abc.png"]);
-        let failure = load(&Origin::File(root.path().join("sub/abc.png")), 10).unwrap_err();
+        let failure = load(&Origin::File(root.path().join("sub/abc.png")), 10, &Stop::new().unwrap()).unwrap_err();
         assert_eq!(failure.message, "input length in bytes is 11, the limit is 10");
     }
 
@@ -307,6 +340,9 @@ mod tests {
     fn empty_file_is_refused() {
         let root = tempfile::tempdir().unwrap();
         fs::write(root.path().join("e.png"), "").unwrap();
-        assert_eq!(load(&Origin::File(root.path().join("e.png")), 10).unwrap_err().code, Code::Empty);
+        assert_eq!(
+            load(&Origin::File(root.path().join("e.png")), 10, &Stop::new().unwrap()).unwrap_err().code,
+            Code::Empty
+        );
     }
 }

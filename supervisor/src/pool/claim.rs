@@ -49,6 +49,9 @@ pub enum ClaimError {
         /// The limit.
         limit: usize,
     },
+    /// A chromaticity is no number, or none of any colour.
+    #[error("report's primaries are no chromaticities")]
+    Primaries,
     /// Outcome, error and artifacts contradict each other.
     #[error("report's outcome, error and artifacts contradict each other")]
     Outcome,
@@ -98,6 +101,7 @@ pub fn check(id: u64, mut report: Report, job: &Job, region: u64, device: &Devic
     }
     check_counts(&report)?;
     check_texts(&report)?;
+    check_primaries(&report)?;
     check_outcome(&report, job)?;
     check_ranges(&report.artifacts, region)?;
     if let Some(failure) = &mut report.error {
@@ -135,6 +139,13 @@ fn check_texts(report: &Report) -> Result<(), ClaimError> {
     )?;
     within("tensors", MAX_NAME, report.tensors.iter().map(|tensor| &tensor.name))?;
     within("error", Failure::MAX_MESSAGE, report.error.iter().map(|failure| &failure.message))
+}
+
+fn check_primaries(report: &Report) -> Result<(), ClaimError> {
+    let primaries = report.colour.iter().filter_map(|colour| colour.primaries);
+    let mut values = primaries.flat_map(|p| [p.white, p.red, p.green, p.blue]).flatten();
+    // PNG's cHRM can say anything up to 42949; what is not finite is no JSON either.
+    if values.all(|value| value.abs() < 1e5) { Ok(()) } else { Err(ClaimError::Primaries) }
 }
 
 fn within<'a>(what: &'static str, limit: usize, mut texts: impl Iterator<Item = &'a String>) -> Result<(), ClaimError> {
@@ -307,6 +318,17 @@ mod tests {
         let mut report = with_image(0, 1);
         report.version = 2;
         assert_eq!(checked(report), Err(ClaimError::Version { got: 2 }));
+    }
+
+    #[test]
+    fn primaries_that_are_no_numbers_are_refused() {
+        let mut report = with_image(0, 1);
+        let (interpretation, description, engine) = Default::default();
+        let primaries =
+            refmill::report::Primaries { white: [f64::NAN; 2], red: [0.0; 2], green: [0.0; 2], blue: [0.0; 2] };
+        let (primaries, options) = (Some(primaries), refmill::job::ColourOptions::default());
+        report.colour = Some(refmill::report::Colour { interpretation, description, primaries, engine, options });
+        assert_eq!(checked(report), Err(ClaimError::Primaries));
     }
 
     #[test]

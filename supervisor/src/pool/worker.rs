@@ -200,7 +200,8 @@ impl Worker {
         match answer {
             Ok(Event::Done { id, report }) => {
                 let region = self.output.len();
-                Ok(claim::check(id, *report, &asked, region, &self.device).map_err(|error| self.violated(&error))?)
+                let checked = claim::check(id, *report, &asked, region, &self.device);
+                checked.map(|report| in_time(report, started, &asked)).map_err(|error| self.violated(&error))
             }
             Ok(Event::Fatal { message }) => {
                 let how = with_words(&self.process.end(EXIT_GRACE).to_string(), &printable(&message, 300));
@@ -240,6 +241,15 @@ impl Worker {
         self.postman.send(Request::Stop);
         self.process.end(STOP_GRACE);
     }
+}
+
+/// The report, unless it came too late: the grace is for a worker's last words, not for its work.
+fn in_time(mut report: Report, started: Instant, job: &Job) -> Report {
+    let elapsed = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
+    if let Err(failure) = job.limits.check("wall time in ms", elapsed, job.limits.wall_ms) {
+        report.reject(failure);
+    }
+    report
 }
 
 impl WorkerPlan {

@@ -112,6 +112,18 @@ fn child_maps_executable_memory() {
 }
 
 #[test]
+fn refusing_to_die_with_the_supervisor_kills() {
+    assert_eq!(ended("child_refuses_to_die").signal(), Some(SIGSYS));
+}
+
+#[test]
+#[ignore = "run by refusing_to_die_with_the_supervisor_kills"]
+fn child_refuses_to_die() {
+    close();
+    nix::sys::prctl::set_pdeathsig(None).unwrap();
+}
+
+#[test]
 fn process_without_no_new_privs_is_refused() {
     assert!(ended("child_has_not_given_up_privileges").success());
 }

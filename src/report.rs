@@ -146,16 +146,32 @@ pub enum Model {
 }
 
 /// How the colours were read.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Colour {
     /// What the stored numbers mean: `srgb`, `icc`, `adobe_rgb`, `gama`, `gama_chrm`, `cicp`, `cmyk_naive`, `lab`.
     pub interpretation: String,
     /// The profile's description, or the figures that stand for one.
     pub description: String,
-    /// What converted them: `none`, `naive` (CMYK), `matrix`, `hdr` or `lcms2`.
+    /// The primaries, where there are three.
+    #[serde(default)]
+    pub primaries: Option<Primaries>,
+    /// What converted them: `none`, `naive` (CMYK), `matrix`, `hdr` or `lcms2`; empty after an inspection.
     pub engine: String,
     /// Intent and black point compensation.
     pub options: ColourOptions,
+}
+
+/// Chromaticities, CIE 1931 x and y, seen under the colour space's own white.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Primaries {
+    /// White.
+    pub white: [f64; 2],
+    /// Red.
+    pub red: [f64; 2],
+    /// Green.
+    pub green: [f64; 2],
+    /// Blue.
+    pub blue: [f64; 2],
 }
 
 /// Something produced.

@@ -21,7 +21,7 @@ use crate::device::Device;
 use crate::region::Output;
 use crate::srgb::SrgbImage;
 use crate::tensors::{Derivation, derived_bytes, safetensors_file};
-use crate::{encode, inspect, open, repair};
+use crate::{colour, encode, inspect, open, repair};
 
 /// A pixel buffer larger than this is given back to the system after its job.
 const KEEP_BYTES: usize = 64 << 20;
@@ -79,7 +79,12 @@ impl Pipeline {
         run.report.device = Some(self.device.about());
         match self.stages(&mut run, input, region) {
             Ok(()) => run.report.conclude(),
-            Err(failure) => run.report.reject(failure),
+            Err(failure) => {
+                if failure.code == Code::Truncated {
+                    run.report.find(Finding::new(FindingCode::Truncated, "", failure.message.clone()));
+                }
+                run.report.reject(failure);
+            }
         }
         run.report
     }
@@ -93,12 +98,16 @@ impl Pipeline {
         settle(run, Stage::Inspect, &mut findings)?;
         let inspected = run.stage(Stage::Inspect, inspected)?;
 
+        let cut = inspected.container.cut.clone();
+
         let repaired = repair::repair(inspected, &mut findings, &mut run.report.repairs);
         settle(run, Stage::Repair, &mut findings)?;
         run.report.image = Some(describe(&repaired));
         let repaired = run.stage(Stage::Repair, Ok(repaired))?;
         if job.depth == Depth::Inspect {
-            return Ok(());
+            run.report.colour = Some(colour::about(&repaired.meaning, "", job.colour));
+            let cut = cut.map(|what| Failure::new(Code::Truncated, what).at(Stage::Inspect));
+            return cut.map_or(Ok(()), Err);
         }
 
         let decoded = self.decoders.decode(repaired, &job.limits, &mut findings);

@@ -2,11 +2,13 @@
 //! path of our own, which stays within one 8-bit step of lcms2 (a test holds it to that). 16-bit pixels are converted at 16 bits
 //! and reduced afterwards. Nothing leaves this stage as sRGB that it did not convert or that was not sRGB before.
 
+mod about;
 mod engine;
 mod hdr;
 mod matrix;
 mod source;
 
+pub use about::about;
 use engine::{Engine, Kind};
 use refmill::failure::{Code, Failure};
 use refmill::finding::{Finding, FindingCode, Repair};
@@ -85,12 +87,7 @@ impl ColourStage {
             findings.push(Finding::new(FindingCode::HdrToneMapped, "", found));
         }
         let rgb = engine.apply(pixels)?;
-        let colour = report::Colour {
-            interpretation: meaning.name().into(),
-            description: meaning.description().chars().take(120).collect(),
-            engine: name.into(),
-            options,
-        };
+        let colour = about(&meaning, name, options);
         let image = SrgbImage::claim(width, height, rgb, alpha, orientation)
             .ok_or_else(|| Failure::new(Code::Internal, format!("converted pixels do not fill {width} x {height}")))?;
         Ok((image, colour))

@@ -47,9 +47,7 @@ fn blocks(bytes: &[u8], mut at: usize, limits: &Limits, container: &mut Containe
                 }
                 let body = at + 3 + first.len();
                 if label == 0xff && first == b"ICCRGBG1012" {
-                    let profile = joined(bytes, body, limits.metadata_bytes);
-                    let place = format!("application extension at byte {at}");
-                    container.icc = profile.map(|bytes| Block { place, bytes: Cow::Owned(bytes) });
+                    profile(bytes, at, body, limits, container);
                 }
                 at = skip(bytes, body)?;
             }
@@ -59,13 +57,42 @@ fn blocks(bytes: &[u8], mut at: usize, limits: &Limits, container: &mut Containe
                 }
                 container.header.frames = container.header.frames.saturating_add(1);
                 let flags = u8_at(bytes, at + 9)?;
-                at = skip(bytes, at.checked_add(11)?.checked_add(table(flags))?)?;
+                let end = skip(bytes, at.checked_add(11)?.checked_add(table(flags))?);
+                if end.is_none() && container.header.frames == 1 {
+                    container.cut = Some(format!("the image at byte {at} does not end within {} bytes", bytes.len()));
+                }
+                at = end?;
+            }
+            0x3b => {
+                trailing(bytes, at + 1, container);
+                return None;
             }
             _ => return None,
         }
         if u64::from(container.header.frames) > u64::from(limits.frames) {
             return None;
         }
+    }
+}
+
+/// The profile in the application extension at `at`, whose sub-blocks begin at `body`.
+fn profile(bytes: &[u8], at: usize, body: usize, limits: &Limits, container: &mut Container<'_>) {
+    let place = format!("application extension at byte {at}");
+    let mut find = |code, found: String| container.findings.push(Finding::new(code, place.clone(), found));
+    match joined(bytes, body, limits.metadata_bytes) {
+        _ if container.icc.is_some() => find(FindingCode::IccMultiple, "a second ICC extension".into()),
+        Joined::Whole(profile) => container.icc = Some(Block { place, bytes: Cow::Owned(profile) }),
+        Joined::OverLimit => {
+            find(FindingCode::OverLimit, format!("profile of more than {} bytes, the limit", limits.metadata_bytes));
+        }
+        Joined::Cut => find(FindingCode::IccTruncated, "the data ends inside the extension".into()),
+    }
+}
+
+fn trailing(bytes: &[u8], end: usize, container: &mut Container<'_>) {
+    if let Some(count) = bytes.len().checked_sub(end).filter(|count| *count > 0) {
+        let found = format!("{count} bytes after the trailer");
+        container.findings.push(Finding::new(FindingCode::TrailingData, format!("byte {end}"), found));
     }
 }
 
@@ -98,19 +125,26 @@ fn skip(bytes: &[u8], mut at: usize) -> Option<usize> {
     }
 }
 
-fn joined(bytes: &[u8], mut at: usize, limit: u64) -> Option<Vec<u8>> {
+/// What sub-blocks hold together.
+enum Joined {
+    Whole(Vec<u8>),
+    OverLimit,
+    Cut,
+}
+
+fn joined(bytes: &[u8], mut at: usize, limit: u64) -> Joined {
     let mut out = Vec::new();
-    loop {
-        let block = sub_block(bytes, at)?;
+    while let Some(block) = sub_block(bytes, at) {
         at += 1 + block.len();
         if block.is_empty() {
-            return Some(out);
+            return Joined::Whole(out);
         }
         out.extend_from_slice(block);
         if out.len() as u64 > limit {
-            return None;
+            return Joined::OverLimit;
         }
     }
+    Joined::Cut
 }
 
 #[cfg(test)]
@@ -125,6 +159,14 @@ mod tests {
         let container = read(&file, &Limits::default()).unwrap();
         assert_eq!(container.header.frames, 2);
         assert_eq!(container.icc.unwrap().bytes.as_ref(), b"abc");
+    }
+
+    #[test]
+    fn first_image_that_does_not_end_is_cut() {
+        let whole = b"GIF89a\x02\0\x02\0\0\0\0\x2c\0\0\0\0\x02\0\x02\0\0\x02\x01\x00\0\x3bxx";
+        let sound = read(whole, &Limits::default()).unwrap();
+        assert_eq!((sound.cut, sound.findings[0].code), (None, FindingCode::TrailingData));
+        assert!(read(&whole[..25], &Limits::default()).unwrap().cut.is_some());
     }
 
     #[test]

@@ -7,7 +7,7 @@ use refmill::failure::Failure;
 use refmill::limits::Limits;
 use refmill::report::Model;
 
-use super::{Block, Container, Header, Nclx, corrupt, without_exif_prefix};
+use super::{Block, Container, Header, Nclx, corrupt, over_limit, without_exif_prefix};
 
 /// Opens the file in libheif with our limits as its own.
 ///
@@ -56,11 +56,12 @@ pub fn is_monochrome(handle: &ImageHandle) -> bool {
 }
 
 fn colour(handle: &ImageHandle, limits: &Limits, container: &mut Container<'_>) {
-    if let Some(profile) = handle.color_profile_raw()
-        && profile.data.len() as u64 <= limits.metadata_bytes
-        && !profile.data.is_empty()
-    {
-        container.icc = Some(Block { place: "colr box".into(), bytes: Cow::Owned(profile.data) });
+    if let Some(profile) = handle.color_profile_raw().filter(|profile| !profile.data.is_empty()) {
+        if profile.data.len() as u64 > limits.metadata_bytes {
+            container.findings.push(over_limit("colr box", profile.data.len(), limits));
+        } else {
+            container.icc = Some(Block { place: "colr box".into(), bytes: Cow::Owned(profile.data) });
+        }
     }
     if let Some(nclx) = handle.color_profile_nclx() {
         container.nclx =
@@ -72,6 +73,7 @@ fn colour(handle: &ImageHandle, limits: &Limits, container: &mut Container<'_>) 
 fn exif(handle: &ImageHandle, limits: &Limits, container: &mut Container<'_>) {
     for metadata in handle.all_metadata() {
         if metadata.raw_data.len() as u64 > limits.metadata_bytes {
+            container.findings.push(over_limit("metadata item", metadata.raw_data.len(), limits));
             continue;
         }
         if metadata.item_type.0 == *b"Exif" {

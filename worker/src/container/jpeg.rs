@@ -125,13 +125,14 @@ pub fn read<'a>(bytes: &'a [u8], limits: &Limits) -> Result<Container<'a>, Failu
     }
     container.header = header;
     container.icc = chunks.assemble(limits, &mut container.findings);
-    if let Some(trailing) = after_end(bytes, end).filter(|count| *count > 0) {
-        let found = format!("{trailing} bytes after EOI");
-        container.findings.push(Finding::new(
-            FindingCode::TrailingData,
-            format!("byte {}", bytes.len() - trailing),
-            found,
-        ));
+    match after_end(bytes, end) {
+        None => container.cut = Some(format!("no EOI in {} bytes", bytes.len())),
+        Some(0) => {}
+        Some(trailing) => {
+            let place = format!("byte {}", bytes.len() - trailing);
+            let found = format!("{trailing} bytes after EOI");
+            container.findings.push(Finding::new(FindingCode::TrailingData, place, found));
+        }
     }
     Ok(container)
 }
@@ -206,6 +207,13 @@ mod tests {
         let file = jpeg(&[], b"PK..");
         let container = read(&file, &Limits::default()).unwrap();
         assert_eq!(container.findings[0].code, FindingCode::TrailingData);
+    }
+
+    #[test]
+    fn stream_without_eoi_is_cut() {
+        let file = jpeg(&[], b"");
+        assert_eq!(read(&file, &Limits::default()).unwrap().cut, None);
+        assert!(read(&file[..file.len() - 2], &Limits::default()).unwrap().cut.is_some());
     }
 
     #[test]

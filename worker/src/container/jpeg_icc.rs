@@ -34,7 +34,12 @@ impl<'a> IccChunks<'a> {
     }
 
     /// The profile, where all its chunks are there; findings say what was wrong with them.
-    pub fn assemble(self, limits: &Limits, findings: &mut Vec<Finding>) -> Option<Block<'a>> {
+    pub fn assemble(mut self, limits: &Limits, findings: &mut Vec<Finding>) -> Option<Block<'a>> {
+        if let Some(second) = self.second_profile() {
+            let found = format!("{} complete profiles, one after the other", second.profiles);
+            findings.push(Finding::new(FindingCode::IccMultiple, format!("APP2 at byte {}", second.offset), found));
+            self.chunks.truncate(second.at);
+        }
         let first = *self.chunks.first()?;
         let place = format!("APP2 at byte {}", first.offset);
         let mut find = |code, found: String| findings.push(Finding::new(code, place.clone(), found));
@@ -86,6 +91,34 @@ impl<'a> IccChunks<'a> {
     }
 }
 
+/// Where a second profile begins.
+struct Second {
+    at: usize,
+    offset: usize,
+    profiles: usize,
+}
+
+impl IccChunks<'_> {
+    /// Where the chunks are several whole profiles, each 1 to its total in order, and not one with a chunk twice.
+    fn second_profile(&self) -> Option<Second> {
+        let (mut at, mut starts) = (0, Vec::new());
+        while let Some(rest) = self.chunks.get(at..).filter(|rest| !rest.is_empty()) {
+            let total = usize::from(rest.first()?.total);
+            let profile = rest.get(..total).filter(|profile| !profile.is_empty())?;
+            let in_order = (1..)
+                .zip(profile)
+                .all(|(number, chunk)| usize::from(chunk.number) == number && usize::from(chunk.total) == total);
+            if !in_order {
+                return None;
+            }
+            starts.push(at);
+            at += total;
+        }
+        let at = *starts.get(1)?;
+        Some(Second { at, offset: self.chunks.get(at)?.offset, profiles: starts.len() })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -122,8 +155,14 @@ mod tests {
     }
 
     #[test]
+    fn icc_multiple_whole_profiles_are_the_first() {
+        let (profile, codes) = assemble(&[(1, 2, b"a"), (2, 2, b"b"), (1, 1, b"c")]);
+        assert_eq!((profile.as_deref(), codes), (Some(b"ab".as_slice()), vec![FindingCode::IccMultiple]));
+    }
+
+    #[test]
     fn icc_chunk_duplicate_with_other_bytes_leaves_no_profile() {
-        let (profile, codes) = assemble(&[(1, 1, b"a"), (1, 1, b"b")]);
+        let (profile, codes) = assemble(&[(1, 2, b"a"), (2, 2, b"b"), (2, 2, b"c")]);
         assert_eq!((profile, codes), (None, vec![FindingCode::IccChunkDuplicate]));
     }
 

@@ -15,7 +15,7 @@ pub mod webp;
 use std::borrow::Cow;
 
 use refmill::failure::{Code, Failure};
-use refmill::finding::Finding;
+use refmill::finding::{Finding, FindingCode};
 use refmill::limits::Limits;
 use refmill::report::{Format, Model};
 
@@ -86,6 +86,8 @@ pub struct Container<'a> {
     pub nclx: Option<Nclx>,
     /// Whether the decoder applies the container's own orientation and EXIF's must not be applied on top.
     pub upright_by_container: bool,
+    /// Where the data ends before the image does, in words; a decoder has the last word on it.
+    pub cut: Option<String>,
     /// What was found on the way.
     pub findings: Vec<Finding>,
 }
@@ -100,6 +102,7 @@ impl Container<'_> {
             png: PngColour::default(),
             nclx: None,
             upright_by_container: false,
+            cut: None,
             findings: Vec::new(),
         }
     }
@@ -141,6 +144,12 @@ fn corrupt(what: impl Into<String>) -> Failure {
 
 fn truncated(what: impl Into<String>) -> Failure {
     Failure::new(Code::Truncated, what)
+}
+
+/// A metadata block that is larger than its limit.
+fn over_limit(place: impl Into<String>, size: usize, limits: &Limits) -> Finding {
+    let found = format!("{size} bytes, the limit is {}", limits.metadata_bytes);
+    Finding::new(FindingCode::OverLimit, place, found)
 }
 
 /// The EXIF block without the `Exif\0\0` that some containers keep in front of the TIFF header.

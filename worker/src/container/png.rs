@@ -94,7 +94,10 @@ pub fn read<'a>(bytes: &'a [u8], limits: &Limits) -> Result<Container<'a>, Failu
         take_chunk(&chunk, &mut container, limits);
     }
     if !has_data {
-        return Err(truncated("no IDAT chunk before the end of the data"));
+        return Err(truncated("no whole IDAT chunk before the end of the data"));
+    }
+    if !chunks.ended && slice(bytes, chunks.at + 4, 4) == Some(b"IDAT") {
+        container.cut = Some(format!("IDAT at byte {} does not end within {} bytes", chunks.at, bytes.len()));
     }
     if chunks.ended && chunks.at < bytes.len() {
         let found = format!("{} bytes after IEND", bytes.len() - chunks.at);

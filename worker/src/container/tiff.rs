@@ -7,7 +7,7 @@ use refmill::finding::{Finding, FindingCode};
 use refmill::limits::Limits;
 use refmill::report::Model;
 
-use super::{Block, Container, Header, corrupt};
+use super::{Block, Container, Header, corrupt, over_limit};
 use crate::exif::TIFF_ITSELF;
 use crate::ifd::{Ifd, Tiff};
 
@@ -34,8 +34,12 @@ pub fn read<'a>(bytes: &'a [u8], limits: &Limits) -> Result<Container<'a>, Failu
         let found = format!("the IFD after number {} is one of the earlier ones", ifds.len() - 1);
         container.findings.push(Finding::new(FindingCode::ExifLoop, "IFD chain", found));
     }
-    container.icc = block(first, ICC, "ICC profile tag", limits);
-    container.xmp = block(first, XMP, "XMP tag", limits);
+    container.icc = block(first, ICC, "ICC profile tag", limits, &mut container.findings);
+    container.xmp = block(first, XMP, "XMP tag", limits, &mut container.findings);
+    if let Some(second) = first.entries.iter().filter(|entry| entry.tag == ICC).nth(1) {
+        let place = format!("ICC profile tag at byte {}", second.offset);
+        container.findings.push(Finding::new(FindingCode::IccMultiple, place, "the tag stands twice"));
+    }
     container.exif.push(Block { place: TIFF_ITSELF.into(), bytes: Cow::Borrowed(bytes) });
     Ok(container)
 }
@@ -65,8 +69,12 @@ fn header(ifd: &Ifd<'_>, frames: usize) -> Result<Header, Failure> {
     })
 }
 
-fn block<'a>(ifd: &Ifd<'a>, tag: u16, name: &str, limits: &Limits) -> Option<Block<'a>> {
+fn block<'a>(ifd: &Ifd<'a>, tag: u16, name: &str, limits: &Limits, findings: &mut Vec<Finding>) -> Option<Block<'a>> {
     let entry = ifd.find(tag)?;
-    let fits = !entry.value.is_empty() && entry.value.len() as u64 <= limits.metadata_bytes;
-    fits.then(|| Block { place: format!("{name} at byte {}", entry.offset), bytes: Cow::Borrowed(entry.value) })
+    let place = format!("{name} at byte {}", entry.offset);
+    if entry.value.len() as u64 > limits.metadata_bytes {
+        findings.push(over_limit(place, entry.value.len(), limits));
+        return None;
+    }
+    (!entry.value.is_empty()).then_some(Block { place, bytes: Cow::Borrowed(entry.value) })
 }

@@ -7,7 +7,7 @@ use refmill::finding::{Finding, FindingCode};
 use refmill::limits::Limits;
 use refmill::report::Model;
 
-use super::{Block, Container, Header, corrupt, truncated, without_exif_prefix};
+use super::{Block, Container, Header, corrupt, over_limit, truncated, without_exif_prefix};
 use crate::bytes::{Order, index_at, printable, slice, u8_at, u16_at, u32_at};
 
 const FLAG_ICC: u8 = 0x20;
@@ -31,9 +31,13 @@ pub fn read<'a>(bytes: &'a [u8], limits: &Limits) -> Result<Container<'a>, Failu
                 container.header.alpha = flags.is_some_and(|flags| flags & FLAG_ALPHA != 0);
                 set_size(&mut container.header, size24(data, 4), size24(data, 7));
             }
-            b"ICCP" if data.len() as u64 <= limits.metadata_bytes => {
-                container.icc.get_or_insert(Block { place, bytes: Cow::Borrowed(data) });
+            b"ICCP" if data.len() as u64 > limits.metadata_bytes => {
+                container.findings.push(over_limit(place, data.len(), limits));
             }
+            b"ICCP" if container.icc.is_some() => {
+                container.findings.push(Finding::new(FindingCode::IccMultiple, place, "a second ICCP chunk"));
+            }
+            b"ICCP" => container.icc = Some(Block { place, bytes: Cow::Borrowed(data) }),
             b"EXIF" => container.exif.push(Block { place, bytes: Cow::Borrowed(without_exif_prefix(data)) }),
             b"XMP " => {
                 container.xmp.get_or_insert(Block { place, bytes: Cow::Borrowed(data) });
@@ -44,9 +48,10 @@ pub fn read<'a>(bytes: &'a [u8], limits: &Limits) -> Result<Container<'a>, Failu
         }
         at = at.saturating_add(8).saturating_add(data.len()).saturating_add(data.len() % 2);
     }
+    ending(bytes, at, &mut container);
     if container.header.frames == 0 {
         let what = format!("no picture chunk (VP8, VP8L or ANMF) in {} bytes", bytes.len());
-        return Err(if chunk(bytes, 12).is_none() { truncated(what) } else { corrupt(what) });
+        return Err(if container.cut.is_some() { truncated(what) } else { corrupt(what) });
     }
     if let Some(flags) = flags {
         let denied = [(FLAG_ICC, container.icc.as_ref()), (FLAG_EXIF, container.exif.first())];
@@ -54,9 +59,22 @@ pub fn read<'a>(bytes: &'a [u8], limits: &Limits) -> Result<Container<'a>, Failu
         let findings = denied.map(|block| {
             Finding::new(FindingCode::ContainerFlag, block.place.clone(), "VP8X flags say there is no such chunk")
         });
-        container.findings = findings.collect();
+        container.findings.extend(findings);
     }
     Ok(container)
+}
+
+/// What the RIFF size says about the end of the file; `at` is where the last whole chunk ends.
+fn ending(bytes: &[u8], at: usize, container: &mut Container<'_>) {
+    let claimed = index_at(bytes, 4, Order::Little).unwrap_or(usize::MAX).saturating_add(8);
+    if claimed > bytes.len() && at < claimed {
+        container.cut = Some(format!("the RIFF header says {claimed} bytes, there are {}", bytes.len()));
+    }
+    // A size that does not even hold its own header says nothing; one byte more is padding.
+    if let Some(trailing) = bytes.len().checked_sub(claimed).filter(|count| *count > 1 && claimed >= 12) {
+        let found = format!("{trailing} bytes after the RIFF chunk");
+        container.findings.push(Finding::new(FindingCode::TrailingData, format!("byte {claimed}"), found));
+    }
 }
 
 fn chunk(bytes: &[u8], at: usize) -> Option<(&[u8], &[u8])> {
@@ -121,6 +139,32 @@ mod tests {
         let container_bytes = webp(&[(b"VP8L", LOSSLESS_2X3)]);
         let container = read(&container_bytes, &Limits::default()).unwrap();
         assert_eq!((container.header.width, container.header.height), (2, 3));
+    }
+
+    #[test]
+    fn icc_multiple_profiles_are_the_first() {
+        let file = webp(&[(b"VP8L", LOSSLESS_2X3), (b"ICCP", b"one"), (b"ICCP", b"two")]);
+        let container = read(&file, &Limits::default()).unwrap();
+        assert_eq!(container.icc.unwrap().bytes.as_ref(), b"one");
+        assert_eq!(container.findings[0].code, FindingCode::IccMultiple);
+    }
+
+    #[test]
+    fn profile_over_the_limit_is_found() {
+        let file = webp(&[(b"VP8L", LOSSLESS_2X3), (b"ICCP", b"four")]);
+        let container = read(&file, &Limits { metadata_bytes: 3, ..Limits::default() }).unwrap();
+        assert_eq!((container.icc, container.findings[0].code), (None, FindingCode::OverLimit));
+    }
+
+    #[test]
+    fn riff_size_tells_trailing_data_from_a_cut_file() {
+        let mut file = webp(&[(b"VP8L", LOSSLESS_2X3)]);
+        file[4] = u8::try_from(file.len() - 8).unwrap();
+        file.extend_from_slice(b"more");
+        let container = read(&file, &Limits::default()).unwrap();
+        assert_eq!((container.cut, container.findings[0].code), (None, FindingCode::TrailingData));
+        file[4] += 5;
+        assert!(read(&file, &Limits::default()).unwrap().cut.is_some());
     }
 
     #[test]

@@ -67,7 +67,7 @@ pub struct Source {
     pub name: String,
     /// Length in bytes.
     pub bytes: u64,
-    /// BLAKE3-256, hexadecimal.
+    /// BLAKE3-256, hexadecimal; empty after an inspection that was not asked for it.
     pub blake3: String,
     /// Format by signature, once recognised.
     pub format: Option<Format>,

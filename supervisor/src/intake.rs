@@ -181,15 +181,15 @@ fn has_image_extension(path: &Path) -> bool {
     EXTENSIONS.iter().any(|known| extension.eq_ignore_ascii_case(known))
 }
 
-/// Reads an input into sealed memory, at most `limit` bytes.
+/// Reads an input into sealed memory, at most `limit` bytes, and hashes it if `hashed` says so.
 ///
 /// # Errors
 /// A [`Failure`] that names the input: unreadable, empty or over the limit.
-pub fn load(origin: &Origin, limit: u64, stop: &Stop) -> Result<SealedInput, Failure> {
+pub fn load(origin: &Origin, limit: u64, hashed: bool, stop: &Stop) -> Result<SealedInput, Failure> {
     let name = origin.name();
     let unreadable = |why: String| Failure::new(Code::Unreadable, format!("cannot read {name}: {why}"));
     let filled = match origin {
-        Origin::Stdin => SealedInput::fill(Stoppable { source: io::stdin().lock(), stop }, limit),
+        Origin::Stdin => SealedInput::fill(Stoppable { source: io::stdin().lock(), stop }, limit, hashed),
         Origin::File(path) => {
             let metadata = fs::metadata(path).map_err(|error| unreadable(error.to_string()))?;
             let kind = metadata.file_type();
@@ -201,7 +201,7 @@ pub fn load(origin: &Origin, limit: u64, stop: &Stop) -> Result<SealedInput, Fai
             }
             let file = OpenOptions::new().read(true).custom_flags(OFlag::O_NONBLOCK.bits()).open(path);
             let source = file.map_err(|error| unreadable(error.to_string()))?;
-            SealedInput::fill(Stoppable { source, stop }, limit)
+            SealedInput::fill(Stoppable { source, stop }, limit, hashed)
         }
     };
     match filled {
@@ -315,16 +315,19 @@ mod tests {
 
     #[test]
     fn missing_file_is_unreadable_and_named() {
-        let failure = load(&Origin::File("/no/such.png".into()), 10, &Stop::new().unwrap()).unwrap_err();
+        let failure = load(&Origin::File("/no/such.png".into()), 10, true, &Stop::new().unwrap()).unwrap_err();
         assert_eq!(failure.code, Code::Unreadable);
         assert!(failure.message.starts_with("cannot read /no/such.png: No such file"), "{}", failure.message);
     }
 
     #[test]
     fn folder_and_device_are_not_read() {
-        assert_eq!(load(&Origin::File("/".into()), 10, &Stop::new().unwrap()).unwrap_err().code, Code::Unreadable);
         assert_eq!(
-            load(&Origin::File("/dev/zero".into()), 10, &Stop::new().unwrap()).unwrap_err().code,
+            load(&Origin::File("/".into()), 10, true, &Stop::new().unwrap()).unwrap_err().code,
+            Code::Unreadable
+        );
+        assert_eq!(
+            load(&Origin::File("/dev/zero".into()), 10, true, &Stop::new().unwrap()).unwrap_err().code,
             Code::Unreadable
         );
     }
@@ -332,7 +335,8 @@ mod tests {
     #[test]
     fn file_over_the_limit_is_refused_with_both_numbers() {
         let root = folder(&["sub/abc.png"]);
-        let failure = load(&Origin::File(root.path().join("sub/abc.png")), 10, &Stop::new().unwrap()).unwrap_err();
+        let failure =
+            load(&Origin::File(root.path().join("sub/abc.png")), 10, true, &Stop::new().unwrap()).unwrap_err();
         assert_eq!(failure.message, "input length in bytes is 11, the limit is 10");
     }
 
@@ -341,7 +345,7 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         fs::write(root.path().join("e.png"), "").unwrap();
         assert_eq!(
-            load(&Origin::File(root.path().join("e.png")), 10, &Stop::new().unwrap()).unwrap_err().code,
+            load(&Origin::File(root.path().join("e.png")), 10, true, &Stop::new().unwrap()).unwrap_err().code,
             Code::Empty
         );
     }

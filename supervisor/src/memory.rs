@@ -11,8 +11,8 @@ use nix::sys::memfd::{MFdFlags, memfd_create};
 
 /// Memory that a worker may keep in its output region from one job to the next, in bytes.
 const KEPT_BYTES: u64 = 64 << 20;
-/// How much is copied at a time, in bytes.
-const CHUNK: usize = 1 << 20;
+/// How much is copied at a time, in bytes; stays in the core's cache while it is hashed.
+const CHUNK: usize = 64 << 10;
 
 /// The bytes of one input, sealed against any change.
 #[derive(Debug)]
@@ -40,15 +40,16 @@ pub enum FillError {
 }
 
 impl SealedInput {
-    /// Takes all of `source`, at most `limit` bytes, and hashes it on the way.
+    /// Takes all of `source`, at most `limit` bytes, and hashes it on the way if `hashed` says so.
     ///
     /// # Errors
     /// [`FillError`]; the memory is given back.
-    pub fn fill(source: impl Read, limit: u64) -> Result<Self, FillError> {
+    pub fn fill(source: impl Read, limit: u64, hashed: bool) -> Result<Self, FillError> {
         let mut file = region("refmill-input").map_err(FillError::Memory)?;
         let mut source = source.take(limit.saturating_add(1));
-        let mut hasher = blake3::Hasher::new();
-        let mut chunk = vec![0; CHUNK];
+        let mut hasher = hashed.then(blake3::Hasher::new);
+        // On the stack: a fresh megabyte for each of many small files costs more than all else here.
+        let mut chunk = [0; CHUNK];
         let mut len: u64 = 0;
         loop {
             let read = match source.read(&mut chunk) {
@@ -62,11 +63,14 @@ impl SealedInput {
             if len > limit {
                 return Err(FillError::Long { limit });
             }
-            hasher.update(bytes);
+            if let Some(hasher) = &mut hasher {
+                hasher.update(bytes);
+            }
             file.write_all(bytes).map_err(FillError::Memory)?;
         }
         seal(&file, SealFlag::F_SEAL_WRITE).map_err(FillError::Memory)?;
-        Ok(Self { file, len, blake3: hasher.finalize().to_hex().to_string() })
+        let blake3 = hasher.map(|hasher| hasher.finalize().to_hex().to_string()).unwrap_or_default();
+        Ok(Self { file, len, blake3 })
     }
 
     /// Length in bytes.
@@ -75,7 +79,7 @@ impl SealedInput {
         self.len
     }
 
-    /// BLAKE3-256, hexadecimal.
+    /// BLAKE3-256, hexadecimal; empty where it was not wanted.
     #[must_use]
     pub fn blake3(&self) -> &str {
         &self.blake3
@@ -126,7 +130,7 @@ impl OutputRegion {
     /// What reading or `sink` says; a range past the end is [`io::ErrorKind::UnexpectedEof`].
     pub fn copy_to(&self, offset: u64, bytes: u64, sink: &mut dyn Write) -> io::Result<String> {
         let mut hasher = blake3::Hasher::new();
-        let mut chunk = vec![0; CHUNK];
+        let mut chunk = [0; CHUNK];
         let mut done: u64 = 0;
         while done < bytes {
             let wanted = usize::try_from(bytes.saturating_sub(done)).unwrap_or(CHUNK).min(CHUNK);
@@ -178,16 +182,22 @@ mod tests {
 
     #[test]
     fn input_is_hashed_and_can_no_longer_be_written() {
-        let input = SealedInput::fill(&b"abc"[..], 3).unwrap();
+        let input = SealedInput::fill(&b"abc"[..], 3, true).unwrap();
         assert_eq!((input.bytes(), input.blake3()), (3, blake3::hash(b"abc").to_hex().as_str()));
         assert!(input.file.write_at(b"x", 0).is_err());
         assert!(input.file.set_len(1).is_err());
     }
 
     #[test]
+    fn input_that_need_not_be_hashed_has_no_hash() {
+        let input = SealedInput::fill(&b"abc"[..], 3, false).unwrap();
+        assert_eq!((input.bytes(), input.blake3()), (3, ""));
+    }
+
+    #[test]
     fn input_over_the_limit_is_refused_one_byte_past_it() {
         let mut source = io::repeat(7).take(1000);
-        assert!(matches!(SealedInput::fill(&mut source, 10), Err(FillError::Long { limit: 10 })));
+        assert!(matches!(SealedInput::fill(&mut source, 10, true), Err(FillError::Long { limit: 10 })));
         assert_eq!(source.limit(), 1000 - 11);
     }
 

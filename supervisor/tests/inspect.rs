@@ -60,7 +60,7 @@ fn unknown_policy_is_exit_code_2() {
 #[test]
 fn json_has_one_report_a_line_in_the_order_of_the_files() {
     let files = ["defects/crc.png", "bad/zip.jpg", "images/orientation6.jpg", "defects/exif_loop.jpg"];
-    let output = inspect(&["--json", "--workers", "2"], &files);
+    let output = inspect(&["--json", "--hash", "--workers", "2"], &files);
     let reports: Vec<Report> = text(&output.stdout).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let names: Vec<bool> = reports.iter().zip(files).map(|(report, name)| report.source.name.ends_with(name)).collect();
     assert_eq!(names, [true; 4]);

@@ -10,7 +10,7 @@ use ipc_channel::ipc::{IpcOneShotServer, IpcReceiver};
 use nix::cmsg_space;
 use nix::errno::Errno;
 use nix::sys::socket::{ControlMessageOwned, MsgFlags, recvmsg, send};
-use refmill::wire::{self, Event, MAX_FRAME_BYTES, Region, Request};
+use refmill::wire::{self, Event, Region, Request};
 
 /// Why the boundary cannot be used any more.
 #[derive(Debug, thiserror::Error)]
@@ -101,7 +101,8 @@ pub fn post(socket: RawFd, event: &Event) -> Result<(), ChannelError> {
 }
 
 fn receive_region(socket: RawFd) -> Result<Option<(Region, File)>, ChannelError> {
-    let mut buffer = vec![0; MAX_FRAME_BYTES];
+    // A region's frame is its header and one byte; what is cut does not decode.
+    let mut buffer = [0; 64];
     let mut control = cmsg_space!([RawFd; 1]);
     let mut slices = [IoSliceMut::new(&mut buffer)];
     let flags = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_CMSG_CLOEXEC;

@@ -12,7 +12,7 @@ use refmill::failure::{Code, Failure};
 /// [`Code::Internal`] where the region is shorter than the job says.
 pub fn read_input(region: &File, len: u64, buffer: &mut Vec<u8>) -> Result<(), Failure> {
     let len = usize::try_from(len).map_err(|_| Failure::over_limit("input size in bytes", len, usize::MAX as u64))?;
-    buffer.clear();
+    // What is kept of an earlier input is written over whole, or the input is refused.
     buffer.resize(len, 0);
     region
         .read_exact_at(buffer, 0)

@@ -18,6 +18,9 @@ pub struct InspectArgs {
     /// One report a line, as JSON, in the order of the files
     #[arg(long)]
     pub json: bool,
+    /// Have the BLAKE3 of each file in its report
+    #[arg(long)]
+    pub hash: bool,
     /// Show informative findings as well
     #[arg(long, short = 'v', visible_alias = "verbose")]
     pub all: bool,

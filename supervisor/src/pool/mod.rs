@@ -43,6 +43,8 @@ pub struct Order {
     pub colour: ColourOptions,
     /// The bounds.
     pub limits: Limits,
+    /// Whether inputs are hashed.
+    pub hashed: bool,
 }
 
 impl Order {
@@ -50,7 +52,7 @@ impl Order {
     #[must_use]
     pub fn new(image: ImageWanted, recipe: Option<Recipe>, colour: ColourOptions, limits: Limits) -> Self {
         let (depth, strip, policy) = (Depth::Full, Strip::Nothing, Policy::default());
-        Self { depth, image, strip, policy, recipe, colour, limits }
+        Self { depth, image, strip, policy, recipe, colour, limits, hashed: true }
     }
 }
 

@@ -73,7 +73,7 @@ impl Slot<'_> {
             // What stands in the way is not ours: nothing is written, not even the report.
             return Ok(Report::rejected(source, failure));
         }
-        let input = match intake::load(&task.origin, self.order.limits.input_bytes, self.stop) {
+        let input = match intake::load(&task.origin, self.order.limits.input_bytes, self.order.hashed, self.stop) {
             Ok(input) => input,
             Err(_) if self.stop.is_requested() => return Err(Halt::Interrupted),
             Err(failure) => return refused(source, failure.at(Stage::Intake)),

@@ -43,7 +43,7 @@ impl InspectSettings {
         let plan = worker_plan(args.worker, Choice::cpu("inspection decodes no pixel"), &limits)?;
         Ok(Self {
             inputs: args.inputs,
-            order: Order { depth: Depth::Inspect, policy, ..order },
+            order: Order { depth: Depth::Inspect, policy, hashed: args.hash, ..order },
             plan: WorkerPlan { output_bytes: NO_OUTPUT, ..plan },
             workers: args.workers.map(usize::from),
             voice: Voice { json: args.json, quiet: args.quiet },

@@ -65,6 +65,8 @@ pub enum ImageWanted {
     Lossless,
     /// PNG: pixels in sRGB, upright, 8-bit, alpha kept, the sRGB chunk set.
     ConvertedPng,
+    /// Two small PNG for people: the pixels as stored, and upright in sRGB.
+    Thumbnails,
 }
 
 /// How colours are converted to sRGB.

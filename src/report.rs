@@ -200,6 +200,10 @@ pub enum ArtifactKind {
     Repaired,
     /// The tensors, safetensors.
     Tensors,
+    /// The pixels as stored, small: PNG.
+    ThumbnailBefore,
+    /// The pixels upright in sRGB, small: PNG.
+    ThumbnailAfter,
 }
 
 /// One derived tensor.

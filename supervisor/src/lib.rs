@@ -11,7 +11,7 @@
 //! | [`pool`] | the workers: spawned, confined, believed nothing, replaced |
 //! | [`memory`] | the regions that both sides share |
 //! | [`publish`] | artifacts first, then the report, each whole or not at all |
-//! | [`verdict`], [`findings`], [`table`] | a report, and the table of findings, as people read them |
+//! | [`verdict`], [`findings`], [`table`], [`contact_sheet`] | reports, and the table of findings, as people read them |
 //! | [`progress`], [`shutdown`] | what the user sees, and how the user ends it |
 //!
 //! This crate never decodes an image and never calls CUDA: whatever an image can do to a decoder, it does to a
@@ -19,6 +19,7 @@
 
 pub mod args;
 pub mod commands;
+pub mod contact_sheet;
 pub mod devices;
 pub mod findings;
 pub mod intake;

@@ -33,6 +33,10 @@ pub struct Outputs {
     pub image: Option<Target>,
     /// The tensors, where they are wanted.
     pub tensors: Option<Target>,
+    /// The pixels as stored, small, where they are wanted.
+    pub before: Option<Target>,
+    /// The pixels as meant, small, where they are wanted.
+    pub after: Option<Target>,
     /// The report, where a file of it is wanted.
     pub report: Option<PathBuf>,
     /// Files that an earlier run may have left and this one does not replace; removed if they are ours.
@@ -46,11 +50,13 @@ impl Outputs {
         match kind {
             ArtifactKind::Image | ArtifactKind::Repaired => self.image.as_ref(),
             ArtifactKind::Tensors => self.tensors.as_ref(),
+            ArtifactKind::ThumbnailBefore => self.before.as_ref(),
+            ArtifactKind::ThumbnailAfter => self.after.as_ref(),
         }
     }
 
     fn files(&self) -> impl Iterator<Item = &PathBuf> {
-        [&self.image, &self.tensors].into_iter().flatten().filter_map(|target| match target {
+        [&self.image, &self.tensors, &self.before, &self.after].into_iter().flatten().filter_map(|target| match target {
             Target::File(path) => Some(path),
             Target::Stdout => None,
         })
@@ -191,6 +197,8 @@ mod tests {
         Outputs {
             image: Some(Target::File(folder.join("a.png"))),
             tensors: None,
+            before: None,
+            after: None,
             report: Some(folder.join("a.report.json")),
             stale: vec![folder.join("a.safetensors")],
             force: false,

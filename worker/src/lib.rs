@@ -25,3 +25,4 @@ pub mod sandbox;
 pub mod session;
 pub mod srgb;
 pub mod tensors;
+pub mod thumbnails;

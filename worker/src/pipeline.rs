@@ -21,6 +21,7 @@ use crate::device::Device;
 use crate::region::Output;
 use crate::srgb::SrgbImage;
 use crate::tensors::{Derivation, derived_bytes, safetensors_file};
+use crate::thumbnails::{self, Thumbnail};
 use crate::{colour, encode, inspect, open, repair};
 
 /// A pixel buffer larger than this is given back to the system after its job.
@@ -114,6 +115,8 @@ impl Pipeline {
         settle(run, Stage::Decode, &mut findings)?;
         let decoded = run.stage(Stage::Decode, decoded)?;
 
+        let before = (job.image == ImageWanted::Thumbnails).then(|| thumbnails::before(&decoded));
+
         let converted = self.colour.convert(decoded, job.colour, &mut findings, &mut run.report.repairs);
         settle(run, Stage::Colour, &mut findings)?;
         let (image, colour) = run.stage(Stage::Colour, converted)?;
@@ -127,6 +130,12 @@ impl Pipeline {
             let encoded = write_image(&image, &mut output);
             let artifact = run_stage_artifact(run, Stage::Encode, ArtifactKind::Image, 0, encoded)?;
             run.report.artifacts.push(artifact);
+        }
+        if let Some(before) = before {
+            let before = before.map_err(|failure| failure.at(Stage::Encode))?;
+            write_thumbnail(run, ArtifactKind::ThumbnailBefore, &before, &mut output)?;
+            let after = thumbnails::after(&image).map_err(|failure| failure.at(Stage::Encode))?;
+            write_thumbnail(run, ArtifactKind::ThumbnailAfter, &after, &mut output)?;
         }
         let image = match &job.recipe {
             Some(recipe) => self.tensors(run, image, recipe, &mut output)?,
@@ -205,6 +214,20 @@ fn write_image(image: &SrgbImage, output: &mut Output<'_>) -> Result<u64, Failur
     let encoded = encode::png(image, BufWriter::with_capacity(1 << 18, &mut *output));
     encoded.map_err(|failure| output.overflow().unwrap_or(failure))?;
     Ok(output.written() - before)
+}
+
+fn write_thumbnail(
+    run: &mut Run<'_>,
+    kind: ArtifactKind,
+    thumbnail: &Thumbnail,
+    output: &mut Output<'_>,
+) -> Result<(), Failure> {
+    let offset = output.written();
+    let encoded = thumbnail.write(&mut *output).map_err(|failure| output.overflow().unwrap_or(failure));
+    let written = encoded.map(|()| output.written() - offset);
+    let artifact = run_stage_artifact(run, Stage::Encode, kind, offset, written)?;
+    run.report.artifacts.push(artifact);
+    Ok(())
 }
 
 /// Tensors begin at a multiple of 64 bytes.

@@ -18,6 +18,9 @@ pub struct InspectArgs {
     /// One report a line, as JSON, in the order of the files
     #[arg(long)]
     pub json: bool,
+    /// Write an HTML page with each image before and after, its gamut and its findings; decodes the pixels
+    #[arg(long, value_name = "OUT.html")]
+    pub contact_sheet: Option<PathBuf>,
     /// Have the BLAKE3 of each file in its report
     #[arg(long)]
     pub hash: bool,

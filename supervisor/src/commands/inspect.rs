@@ -9,6 +9,7 @@ use refmill::report::{Outcome, Report};
 
 use super::CommandError;
 use super::run::prepare;
+use super::sheet::Sheet;
 use crate::args::InspectArgs;
 use crate::intake::{self, Expanded, Input};
 use crate::pool::{self, News, Task};
@@ -22,7 +23,9 @@ pub(super) fn inspect(args: InspectArgs) -> Result<ExitCode, CommandError> {
     let Expanded { inputs, notes } = intake::expand(&settings.inputs)?;
     let mut teller = Teller::new(settings.voice, settings.all);
     notes.iter().for_each(|note| teller.note(note));
-    let tasks: Vec<Task> = inputs.iter().enumerate().map(|(index, input)| task(index, input)).collect();
+    let mut sheet = settings.contact_sheet.as_deref().map(Sheet::new).transpose()?;
+    let outputs = |index| sheet.as_ref().map(|sheet| sheet.outputs(index)).unwrap_or_default();
+    let tasks: Vec<Task> = inputs.iter().enumerate().map(|(index, input)| task(index, input, outputs(index))).collect();
     if tasks.is_empty() {
         return Ok(ExitCode::Rejected);
     }
@@ -30,8 +33,16 @@ pub(super) fn inspect(args: InspectArgs) -> Result<ExitCode, CommandError> {
     // Starting a worker costs as much as some hundred files.
     let useful = tasks.len().div_ceil(100);
     let slots = settings.workers.unwrap_or_else(|| cores().min(useful)).clamp(1, tasks.len());
-    let ended = pool::run(&settings.plan, slots, &settings.order, &tasks, &stop, &mut |news| teller.hear(news));
+    let ended = pool::run(&settings.plan, slots, &settings.order, &tasks, &stop, &mut |mut news| {
+        if let (Some(sheet), News::Finished(finished)) = (&mut sheet, &mut news) {
+            sheet.add(finished);
+        }
+        teller.hear(news);
+    });
     teller.rest();
+    if let Some(sheet) = sheet.filter(|_| ended.worked) {
+        sheet.write()?;
+    }
     match ended.broken {
         Some(error) if !ended.worked => Err(CommandError::NoWorker(error)),
         Some(source) if ended.undone > 0 && !stop.is_requested() => {
@@ -42,8 +53,8 @@ pub(super) fn inspect(args: InspectArgs) -> Result<ExitCode, CommandError> {
     }
 }
 
-fn task(index: usize, input: &Input) -> Task {
-    Task { index, name: input.origin.name(), origin: input.origin.clone(), outputs: Outputs::default() }
+fn task(index: usize, input: &Input, outputs: Outputs) -> Task {
+    Task { index, name: input.origin.name(), origin: input.origin.clone(), outputs }
 }
 
 /// Tells verdicts in the order of the inputs, whatever order they come in, and counts them.

@@ -7,6 +7,7 @@ mod repair;
 mod run;
 mod schema;
 mod session;
+mod sheet;
 
 use std::io::Write;
 

@@ -90,5 +90,6 @@ fn beside_each_other(settings: &RunSettings, out: &Path, name: &OsStr) -> Output
         report: Some(file(REPORT)),
         stale: unwanted.map(|(_, ending)| file(ending)).collect(),
         force: settings.force,
+        ..Outputs::default()
     }
 }

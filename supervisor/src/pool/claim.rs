@@ -166,6 +166,9 @@ fn check_outcome(report: &Report, job: &Job) -> Result<(), ClaimError> {
     let full = job.depth == Depth::Full;
     check_wanted(report, ArtifactKind::Image, "image", full && job.image == ImageWanted::ConvertedPng)?;
     check_wanted(report, ArtifactKind::Repaired, "repaired file", full && job.image == ImageWanted::Lossless)?;
+    let thumbnails = full && job.image == ImageWanted::Thumbnails;
+    check_wanted(report, ArtifactKind::ThumbnailBefore, "thumbnail of what is stored", thumbnails)?;
+    check_wanted(report, ArtifactKind::ThumbnailAfter, "thumbnail of what is meant", thumbnails)?;
     check_wanted(report, ArtifactKind::Tensors, "tensors", full && job.recipe.is_some())?;
     let recipe = job.recipe.as_ref().filter(|_| full);
     let asked = recipe.map(|recipe| recipe.tensors.as_slice()).unwrap_or_default();

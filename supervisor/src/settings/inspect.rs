@@ -14,6 +14,9 @@ use crate::{limits, policy};
 /// Size of the output region of a worker that is asked for no artifact, in bytes: one page, never touched.
 const NO_OUTPUT: u64 = 4096;
 
+/// Room for two thumbnails, in bytes: twice what 256 x 256 pixels with alpha can take.
+const THUMBNAILS: u64 = 1 << 20;
+
 /// `refmill inspect`, checked.
 #[derive(Debug)]
 pub struct InspectSettings {
@@ -29,6 +32,8 @@ pub struct InspectSettings {
     pub voice: Voice,
     /// Whether informative findings are shown.
     pub all: bool,
+    /// Where the contact sheet goes, replacing what is there.
+    pub contact_sheet: Option<PathBuf>,
 }
 
 impl InspectSettings {
@@ -37,17 +42,23 @@ impl InspectSettings {
     /// # Errors
     /// [`SettingsError`]
     pub fn new(args: InspectArgs) -> Result<Self, SettingsError> {
-        let limits = limits::parse(&args.limits)?;
+        let mut limits = limits::parse(&args.limits)?;
         let policy = policy::parse(args.strict, &args.policies)?;
-        let order = Order::new(ImageWanted::No, None, ColourOptions::default(), limits);
-        let plan = worker_plan(args.worker, Choice::cpu("inspection decodes no pixel"), &limits)?;
+        let (depth, image, output_bytes) = match args.contact_sheet {
+            Some(_) => (Depth::Full, ImageWanted::Thumbnails, THUMBNAILS),
+            None => (Depth::Inspect, ImageWanted::No, NO_OUTPUT),
+        };
+        limits.output_bytes = output_bytes;
+        let order = Order::new(image, None, ColourOptions::default(), limits);
+        let plan = worker_plan(args.worker, Choice::cpu("inspection derives no tensors"), &limits)?;
         Ok(Self {
             inputs: args.inputs,
-            order: Order { depth: Depth::Inspect, policy, hashed: args.hash, ..order },
-            plan: WorkerPlan { output_bytes: NO_OUTPUT, ..plan },
+            order: Order { depth, policy, hashed: args.hash, ..order },
+            plan,
             workers: args.workers.map(usize::from),
             voice: Voice { json: args.json, quiet: args.quiet },
             all: args.all,
+            contact_sheet: args.contact_sheet,
         })
     }
 }

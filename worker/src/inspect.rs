@@ -1,7 +1,7 @@
 //! The verdict's evidence: container, EXIF, ICC and XMP of one image, before any pixel is decoded.
 
 use refmill::failure::Failure;
-use refmill::finding::{Finding, FindingCode};
+use refmill::finding::{Finding, FindingCode, Severity};
 use refmill::limits::Limits;
 
 use crate::container::{self, Container};
@@ -22,6 +22,13 @@ pub struct Inspected<'a> {
     pub profile: Option<Profile<'a>>,
     /// Orientation named by XMP.
     pub xmp_orientation: Option<u64>,
+    /// The defects found.
+    pub defects: Vec<FindingCode>,
+}
+
+/// The codes of the defects among some findings.
+pub fn defects(findings: &[Finding]) -> impl Iterator<Item = FindingCode> {
+    findings.iter().filter(|finding| finding.severity >= Severity::Defect).map(|finding| finding.code)
 }
 
 /// Inspects an opened input. `extension` is that of its name, lower case, empty for none.
@@ -49,5 +56,6 @@ pub fn inspect<'a>(
     let model = container.header.model;
     let profile = container.icc.as_ref().and_then(|block| icc::judge(block, model, findings));
     let xmp_orientation = container.xmp.as_ref().and_then(|block| exif::xmp_orientation(&block.bytes));
-    Ok(Inspected { opened, container, exif, profile, xmp_orientation })
+    let defects = defects(findings).collect();
+    Ok(Inspected { opened, container, exif, profile, xmp_orientation, defects })
 }

@@ -21,6 +21,7 @@ pub mod orientation;
 pub mod pipeline;
 pub mod region;
 pub mod repair;
+pub mod rewrite;
 pub mod sandbox;
 pub mod session;
 pub mod srgb;

@@ -13,7 +13,7 @@ use refmill::failure::{Code, Failure, Stage};
 use refmill::finding::{Finding, FindingCode};
 use refmill::job::{Depth, ImageWanted, Job};
 use refmill::recipe::Recipe;
-use refmill::report::{Artifact, ArtifactKind, Image, Report, Source, StageTime, Tensor};
+use refmill::report::{Artifact, ArtifactKind, Image, MAX_FINDINGS, Report, Source, StageTime, Tensor};
 
 use crate::colour::ColourStage;
 use crate::decode::Decoders;
@@ -22,7 +22,7 @@ use crate::region::Output;
 use crate::srgb::SrgbImage;
 use crate::tensors::{Derivation, derived_bytes, safetensors_file};
 use crate::thumbnails::{self, Thumbnail};
-use crate::{colour, encode, inspect, open, repair};
+use crate::{colour, encode, inspect, open, repair, rewrite};
 
 /// A pixel buffer larger than this is given back to the system after its job.
 const KEEP_BYTES: usize = 64 << 20;
@@ -111,6 +111,15 @@ impl Pipeline {
             return cut.map_or(Ok(()), Err);
         }
 
+        let mut output = Output::new(region, job.limits.output_bytes);
+        if job.image == ImageWanted::Lossless {
+            cut.map_or(Ok(()), |what| Err(Failure::new(Code::Truncated, what).at(Stage::Inspect)))?;
+            lossless(run, &repaired, &mut output)?;
+            if job.recipe.is_none() {
+                return Ok(());
+            }
+        }
+
         let decoded = self.decoders.decode(repaired, &job.limits, &mut findings);
         settle(run, Stage::Decode, &mut findings)?;
         let decoded = run.stage(Stage::Decode, decoded)?;
@@ -125,7 +134,6 @@ impl Pipeline {
             about.alpha = image.alpha().is_some();
         }
 
-        let mut output = Output::new(region, job.limits.output_bytes);
         if job.image == ImageWanted::ConvertedPng {
             let encoded = write_image(&image, &mut output);
             let artifact = run_stage_artifact(run, Stage::Encode, ArtifactKind::Image, 0, encoded)?;
@@ -227,6 +235,26 @@ fn write_thumbnail(
     let written = encoded.map(|()| output.written() - offset);
     let artifact = run_stage_artifact(run, Stage::Encode, kind, offset, written)?;
     run.report.artifacts.push(artifact);
+    Ok(())
+}
+
+/// Writes the losslessly repaired file. Nothing was turned or converted by that: what was written is all that is
+/// reported as a repair, unless pixels are wanted too.
+fn lossless(run: &mut Run<'_>, repaired: &repair::Repaired<'_>, output: &mut Output<'_>) -> Result<(), Failure> {
+    let job = run.job;
+    let written = rewrite::rewrite(repaired, job.strip).and_then(|rewritten| {
+        let bytes = rewritten.write(output).map_err(|failure| output.overflow().unwrap_or(failure))?;
+        Ok((bytes, rewritten.repairs))
+    });
+    let (bytes, repairs) = run.stage(Stage::Encode, written)?;
+    let (kind, blake3, path) = (ArtifactKind::Repaired, String::new(), String::new());
+    run.report.artifacts.push(Artifact { kind, offset: 0, bytes, blake3, path });
+    if job.recipe.is_none() {
+        run.report.repairs.clear();
+        run.report.colour = Some(colour::about(&repaired.meaning, "", job.colour));
+    }
+    run.report.repairs.extend(repairs);
+    run.report.repairs.truncate(MAX_FINDINGS);
     Ok(())
 }
 

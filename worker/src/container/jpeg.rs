@@ -165,7 +165,8 @@ fn frame_header(payload: &[u8], marker: u8, offset: usize) -> Result<Header, Fai
 }
 
 /// Bytes that follow EOI, if there is one. `from` is the offset just past the first SOS header.
-fn after_end(bytes: &[u8], from: usize) -> Option<usize> {
+#[must_use]
+pub fn after_end(bytes: &[u8], from: usize) -> Option<usize> {
     let mut at = from;
     loop {
         at += memchr::memchr(0xff, bytes.get(at..)?)?;

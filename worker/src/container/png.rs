@@ -29,7 +29,9 @@ pub struct Chunk<'a> {
 }
 
 impl Chunk<'_> {
-    fn place(&self) -> String {
+    /// Its name and offset, as findings and blocks name it.
+    #[must_use]
+    pub fn place(&self) -> String {
         format!("{} at byte {}", printable(&self.kind), self.offset)
     }
 }
@@ -47,6 +49,12 @@ impl<'a> Chunks<'a> {
     #[must_use]
     pub fn new(bytes: &'a [u8]) -> Self {
         Self { bytes, at: SIGNATURE, ended: false }
+    }
+
+    /// Offset just past the last chunk given.
+    #[must_use]
+    pub fn offset(&self) -> usize {
+        self.at
     }
 }
 

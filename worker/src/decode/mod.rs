@@ -104,7 +104,7 @@ impl Decoders {
         limits: &Limits,
         findings: &mut Vec<Finding>,
     ) -> Result<Decoded<'a>, Failure> {
-        let Repaired { opened, header, orientation, meaning } = repaired;
+        let Repaired { opened, header, orientation, meaning, .. } = repaired;
         let raster = match opened.format {
             Format::Jpeg => self.jpeg.decode(opened.bytes, &header, std::mem::take(&mut self.spare), findings),
             Format::Png => png::decode(opened.bytes, limits),

@@ -208,6 +208,47 @@ fn png<'a>(chunks: PngColour, profile: Option<Profile<'a>>, findings: &mut Vec<F
     candidates.into_iter().find_map(|(_, meaning)| meaning).unwrap_or(Meaning::Srgb)
 }
 
+/// Which chunk of a PNG the meaning comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PngSource {
+    /// cICP.
+    Cicp,
+    /// iCCP.
+    Iccp,
+    /// sRGB.
+    Srgb,
+    /// gAMA, and cHRM where it is usable.
+    Gama {
+        /// Whether cHRM counts.
+        chrm: bool,
+    },
+}
+
+/// The chunk that counts; `profile` says whether iCCP holds one that can be used. `None` for an untagged picture.
+#[must_use]
+pub fn png_source(chunks: PngColour, profile: bool) -> Option<PngSource> {
+    let mut ignored = Vec::new();
+    if chunks.cicp.and_then(|values| png_cicp(values, &mut ignored)).is_some() {
+        return Some(PngSource::Cicp);
+    }
+    if profile {
+        return Some(PngSource::Iccp);
+    }
+    if chunks.srgb.is_some() {
+        return Some(PngSource::Srgb);
+    }
+    ignored.clear();
+    png_gamma(chunks, &mut ignored).map(|_| PngSource::Gama { chrm: chunks.chrm.is_some() && ignored.is_empty() })
+}
+
+/// Whether gAMA and cHRM of a PNG say what its sRGB chunk says, as PNG 3rd edition 11.3.2.5 wants them beside it.
+#[must_use]
+pub fn gama_agrees_with_srgb(chunks: PngColour) -> bool {
+    // cHRM alone is held to the same chromaticities.
+    let gama = chunks.gama.or(Some(45_455));
+    png_gamma(PngColour { gama, ..chunks }, &mut Vec::new()) == Some(Meaning::Srgb)
+}
+
 fn png_cicp<'a>([primaries, transfer, matrix, full]: [u8; 4], findings: &mut Vec<Finding>) -> Option<Meaning<'a>> {
     let meaning = code_points(primaries.into(), transfer.into());
     if matrix == 0 && full == 1 && meaning.is_some() {

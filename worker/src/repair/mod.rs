@@ -3,10 +3,11 @@
 mod colour;
 mod orientation;
 
-pub use colour::{Chromaticities, Meaning};
-use refmill::finding::{Finding, Repair};
+pub use colour::{Chromaticities, Meaning, PngSource, gama_agrees_with_srgb, png_source};
+use refmill::finding::{Finding, FindingCode, Repair};
 
-use crate::container::Header;
+use crate::container::{Container, Header};
+use crate::exif::Exif;
 use crate::inspect::Inspected;
 use crate::open::Opened;
 use crate::orientation::Orientation;
@@ -22,13 +23,20 @@ pub struct Repaired<'a> {
     pub orientation: Orientation,
     /// What the decoder's numbers mean.
     pub meaning: Meaning<'a>,
+    /// What else the container holds: what a lossless repair rewrites.
+    pub container: Container<'a>,
+    /// The first readable EXIF block.
+    pub exif: Option<Exif>,
+    /// The defects found on the way.
+    pub defects: Vec<FindingCode>,
 }
 
 /// Decides, and says so.
 #[must_use]
 pub fn repair<'a>(inspected: Inspected<'a>, findings: &mut Vec<Finding>, repairs: &mut Vec<Repair>) -> Repaired<'a> {
     let orientation = orientation::decide(&inspected, findings, repairs);
-    let Inspected { opened, container, exif, profile, .. } = inspected;
+    let Inspected { opened, container, exif, profile, mut defects, .. } = inspected;
     let meaning = colour::decide(opened.format, &container, exif.as_ref(), profile, findings, repairs);
-    Repaired { opened, header: container.header, orientation, meaning }
+    defects.extend(crate::inspect::defects(findings));
+    Repaired { opened, header: container.header, orientation, meaning, container, exif, defects }
 }

@@ -1,0 +1,163 @@
+//! The EXIF block of a repaired file. A sound block is kept byte for byte. Values are changed and tags removed where
+//! they stand, so that nothing moves and maker notes stay whole; only a block whose structure is broken, or which
+//! must lose what is private, is built anew from what can be read.
+
+mod edit;
+mod rebuild;
+
+use refmill::finding::{Finding, FindingCode, Repair, Severity};
+use refmill::job::Strip;
+
+use crate::bytes::Order;
+use crate::container::Block;
+use crate::exif;
+use crate::ifd::Tiff;
+
+/// What the block has to say.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Truth {
+    /// The orientation that counts.
+    pub orientation: u8,
+    /// What ColorSpace must be where it is there and says something else; `None` leaves it.
+    pub color_space: Option<u16>,
+    /// The size that PixelXDimension and PixelYDimension must name where they name another.
+    pub dimensions: Option<(u32, u32)>,
+    /// What goes.
+    pub strip: Strip,
+    /// Most bytes that a block may have here.
+    pub room: usize,
+}
+
+/// What becomes of the EXIF blocks of a file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Outcome {
+    /// Which block counts, by its place in the file; the others are removed.
+    pub chosen: Option<usize>,
+    /// What becomes of that one.
+    pub fate: Fate,
+    /// What was done and why.
+    pub repairs: Vec<Repair>,
+}
+
+/// What becomes of one block.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Fate {
+    /// Byte for byte.
+    Keep,
+    /// These bytes take its place.
+    Replace(Vec<u8>),
+    /// Nothing takes its place.
+    Drop,
+}
+
+/// Tags that are about a person or a single camera: owner, serial numbers, artist and Windows' author.
+const PRIVATE: [u16; 8] = [0xa430, 0xa431, 0xa435, 0xc62f, 0x013b, 0x9c9d, 0x927c, 0xc634];
+const GPS_IFD: u16 = 0x8825;
+
+/// Decides about the blocks of a file, in their order.
+#[must_use]
+pub fn mend(blocks: &[Block<'_>], truth: Truth) -> Outcome {
+    let chosen = blocks.iter().position(|block| is_readable(&block.bytes));
+    let mut repairs = Vec::new();
+    let Some((index, block)) = chosen.and_then(|index| Some((index, blocks.get(index)?))) else {
+        if !blocks.is_empty() {
+            repairs.push(Repair::new(FindingCode::ExifCorrupt, "no block can be read", "removed"));
+        }
+        return Outcome { chosen: None, fate: Fate::Drop, repairs };
+    };
+    if blocks.len() > 1 {
+        let before = format!("{} blocks", blocks.len());
+        repairs.push(Repair::new(FindingCode::ExifDuplicate, before, format!("the one in {}", block.place)));
+    }
+    let fate = mend_block(&block.bytes, truth, &mut repairs);
+    Outcome { chosen: Some(index), fate, repairs }
+}
+
+/// Whether inspection would take the block.
+fn is_readable(bytes: &[u8]) -> bool {
+    Tiff::new(bytes).is_some_and(|tiff| tiff.ifd(tiff.first).is_some())
+}
+
+fn mend_block(bytes: &[u8], truth: Truth, repairs: &mut Vec<Repair>) -> Fate {
+    if truth.strip == Strip::All {
+        return only_orientation(bytes, truth.orientation);
+    }
+    let defects = defects(bytes);
+    let structure = |code: &FindingCode| matches!(code, FindingCode::ExifCorrupt | FindingCode::ExifLoop);
+    let broken = defects.iter().find(|code| structure(code)).copied();
+    if broken.is_none() && !has_private(bytes, truth.strip) {
+        let mut edits = edit::Edits::default();
+        let edited = edit::edit(bytes, truth, &mut edits);
+        if self::defects(&edited).is_empty() && !(truth.strip == Strip::Gps && has_gps(&edited)) {
+            repairs.append(&mut edits.repairs);
+            return if edited == bytes { Fate::Keep } else { Fate::Replace(edited) };
+        }
+    }
+    let built = rebuild::rebuild(bytes, truth);
+    let (new, lost) = match built {
+        Some(built) if built.bytes.len() <= truth.room && self::defects(&built.bytes).is_empty() => (built.bytes, built.lost),
+        _ => (minimal(order(bytes), truth.orientation), vec!["everything but the orientation".to_owned()]),
+    };
+    let code = broken.or_else(|| defects.first().copied());
+    if let Some(code) = code {
+        let lost = if lost.is_empty() { "nothing was lost".into() } else { format!("without {}", lost.join(", ")) };
+        repairs.push(Repair::new(code, format!("block of {} bytes", bytes.len()), format!("built anew, {lost}")));
+    }
+    if new == bytes { Fate::Keep } else { Fate::Replace(new) }
+}
+
+/// What an inspection of this block alone calls a defect.
+fn defects(bytes: &[u8]) -> Vec<FindingCode> {
+    let mut findings: Vec<Finding> = Vec::new();
+    let block = Block { place: "EXIF".into(), bytes: bytes.into() };
+    let read = exif::inspect(&[block], &mut findings);
+    let mut codes: Vec<FindingCode> =
+        findings.iter().filter(|finding| finding.severity >= Severity::Defect).map(|finding| finding.code).collect();
+    let orientation = read.and_then(|exif| exif.orientation);
+    if orientation.is_some_and(|value| !(1..=8).contains(&value)) {
+        codes.push(FindingCode::OrientationInvalid);
+    }
+    codes
+}
+
+/// Whether there is anything that is removed by building the block anew.
+fn has_private(bytes: &[u8], strip: Strip) -> bool {
+    if strip != Strip::Private {
+        return false;
+    }
+    let Some(tiff) = Tiff::new(bytes) else { return true };
+    let (chain, _) = tiff.chain();
+    let first = chain.first();
+    let inner = first.and_then(|ifd| tiff.ifd(ifd.find(rebuild::EXIF_IFD)?.number(0)?));
+    let mut tags = chain.iter().chain(&inner).flat_map(|ifd| &ifd.entries);
+    chain.len() > 1 || tags.any(|entry| entry.tag == GPS_IFD || PRIVATE.contains(&entry.tag))
+}
+
+fn has_gps(bytes: &[u8]) -> bool {
+    Tiff::new(bytes).and_then(|tiff| tiff.ifd(tiff.first)).is_some_and(|ifd| ifd.find(GPS_IFD).is_some())
+}
+
+fn only_orientation(bytes: &[u8], orientation: u8) -> Fate {
+    if orientation == 1 {
+        return Fate::Drop;
+    }
+    let new = minimal(order(bytes), orientation);
+    if new == bytes { Fate::Keep } else { Fate::Replace(new) }
+}
+
+/// A block that says nothing but the orientation.
+fn minimal(order: Order, orientation: u8) -> Vec<u8> {
+    let number = |value: u16| if order == Order::Big { value.to_be_bytes() } else { value.to_le_bytes() };
+    let head: &[u8] = if order == Order::Big { b"MM\0*\0\0\0\x08" } else { b"II*\0\x08\0\0\0" };
+    let count: &[u8] = if order == Order::Big { &[0, 0, 0, 1] } else { &[1, 0, 0, 0] };
+    let fields = [number(1), number(0x0112), number(3)].concat();
+    [head, &fields, count, &number(orientation.into()), &[0; 6]].concat()
+}
+
+/// The byte order of a block that begins with one; big where it does not.
+fn order(bytes: &[u8]) -> Order {
+    if bytes.starts_with(b"II") { Order::Little } else { Order::Big }
+}
+
+#[cfg(test)]
+mod tests;

@@ -24,7 +24,7 @@ Examples:
   refmill run '*.heic' --no-tensors --json     repaired images only, one JSON report a line
   curl -s URL | refmill run - --out - > x.safetensors
   refmill repair photo.jpg --convert --png fixed.png --report fixed.json
-  refmill inspect photos/                      what is wrong with each, in a fraction of a millisecond
+  refmill inspect photos/                      what is wrong with each; no pixel is decoded
   refmill explain icc_truncated
   refmill recipe show sdxl > mine.toml
 

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use clap::Args;
 
 const EXIT_CODES: &str = "\
-Exit codes, by the worst that was found: 0 nothing above info, 1 a defect, 3 an image that was rejected or could not
-be read, 2 the command line cannot be used, 4 no worker could be started.";
+Exit codes, by the worst that was found: 0 nothing above info, 1 a defect, 3 an image that was rejected or could \
+not be read, 2 the command line cannot be used, 4 no worker could be started.";
 
 /// `refmill inspect`.
 #[derive(Debug, Args)]
@@ -36,7 +36,7 @@ pub struct InspectArgs {
     /// A bound on one image: input_bytes, width, height, pixels, frames, metadata_bytes, wall_ms
     #[arg(long = "limit", value_name = "KEY=VALUE")]
     pub limits: Vec<String>,
-    /// Worker processes [default: one per core]
+    /// Worker processes [default: one per hundred files, at most one per core]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     pub workers: Option<u16>,
     /// The worker program [default: refmill-worker beside this program]

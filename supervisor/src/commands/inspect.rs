@@ -30,8 +30,8 @@ pub(super) fn inspect(args: InspectArgs) -> Result<ExitCode, CommandError> {
         return Ok(ExitCode::Rejected);
     }
     let cores = || std::thread::available_parallelism().map_or(1, usize::from);
-    // Starting a worker costs as much as some hundred files.
-    let useful = tasks.len().div_ceil(100);
+    // Starting a worker costs as much as judging some hundred files, and less than decoding one.
+    let useful = if sheet.is_some() { tasks.len() } else { tasks.len().div_ceil(100) };
     let slots = settings.workers.unwrap_or_else(|| cores().min(useful)).clamp(1, tasks.len());
     let ended = pool::run(&settings.plan, slots, &settings.order, &tasks, &stop, &mut |mut news| {
         if let (Some(sheet), News::Finished(finished)) = (&mut sheet, &mut news) {

@@ -24,7 +24,14 @@ pub(super) struct Sheet {
 }
 
 impl Sheet {
+    /// Only a name of a page is taken: what stands there is replaced, and a photo is easily named here by mistake.
     pub(super) fn new(path: &Path) -> Result<Self, CommandError> {
+        let page =
+            path.extension().is_some_and(|ending| ["html", "htm"].iter().any(|page| ending.eq_ignore_ascii_case(page)));
+        if !page {
+            let message = format!("--contact-sheet is {}, its name has to end in .html", path.display());
+            return Err(CommandError::Usage { message });
+        }
         let system = |source| CommandError::System { what: "make a folder for thumbnails", source };
         let folder = tempfile::Builder::new().prefix("refmill-sheet-").tempdir().map_err(system)?;
         Ok(Self { path: path.to_owned(), folder, entries: BTreeMap::new() })
@@ -77,4 +84,15 @@ fn put(path: &Path, bytes: &[u8]) -> io::Result<()> {
     file.write_all(bytes)?;
     file.persist(path)?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sheet_is_not_written_over_a_photo() {
+        assert!(matches!(Sheet::new(Path::new("photo.jpg")), Err(CommandError::Usage { .. })));
+        assert!(Sheet::new(Path::new("out.HTML")).is_ok());
+    }
 }

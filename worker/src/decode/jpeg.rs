@@ -34,24 +34,37 @@ impl JpegDecoder {
             let message = format!("JPEG with {} bits a sample; 8 are read", header.bits);
             return Err(Failure::new(Code::Unsupported, message));
         }
-        let decompressor = match &mut self.decompressor {
+        let mut decompressor = match self.decompressor.take() {
             Some(decompressor) => decompressor,
-            slot => {
+            None => {
                 let mut fresh = Decompressor::new().map_err(|error| internal(&error))?;
                 fresh.set_scan_limit(MAX_SCANS).map_err(|error| internal(&error))?;
-                slot.insert(fresh)
+                fresh
             }
         };
-        match decompressor.read_header(bytes) {
-            Ok(found) => decompress(decompressor, bytes, &found, header, buffer, findings),
-            Err(error) => {
-                // A warning about a metadata segment hides the header from us: without those segments there is none.
-                let found = note_warning(&error.to_string(), findings);
-                found.ok_or_else(|| failure(&error))?;
-                let bare = without_metadata(bytes);
-                let found = decompressor.read_header(&bare).map_err(|error| failure(&error))?;
-                decompress(decompressor, &bare, &found, header, buffer, findings)
-            }
+        let raster = read(&mut decompressor, bytes, header, buffer, findings)?;
+        // Kept after a success alone: after an error TurboJPEG can refuse every image that follows.
+        self.decompressor = Some(decompressor);
+        Ok(raster)
+    }
+}
+
+fn read(
+    decompressor: &mut Decompressor,
+    bytes: &[u8],
+    header: &Header,
+    buffer: Vec<u8>,
+    findings: &mut Vec<Finding>,
+) -> Result<Raster, Failure> {
+    match decompressor.read_header(bytes) {
+        Ok(found) => decompress(decompressor, bytes, &found, header, buffer, findings),
+        Err(error) => {
+            // A warning about a metadata segment hides the header from us: without those segments there is none.
+            let found = note_warning(&error.to_string(), findings);
+            found.ok_or_else(|| failure(&error))?;
+            let bare = without_metadata(bytes);
+            let found = decompressor.read_header(&bare).map_err(|error| failure(&error))?;
+            decompress(decompressor, &bare, &found, header, buffer, findings)
         }
     }
 }
@@ -143,4 +156,26 @@ fn without_metadata(bytes: &[u8]) -> Vec<u8> {
     }
     out.extend_from_slice(bytes.get(segments.offset()..).unwrap_or_default());
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::container::jpeg;
+    use refmill::limits::Limits;
+
+    const PLAIN: &[u8] = include_bytes!("../../../fixtures/images/plain.jpg");
+
+    #[test]
+    fn image_after_a_damaged_one_is_decoded() {
+        let mut damaged = PLAIN.to_vec();
+        let frame = damaged.windows(2).position(|window| matches!(window, [0xff, 0xc0..=0xc2])).unwrap();
+        // Sampling factors of the first component: 15 x 15, 4 x 4 is the most.
+        damaged[frame + 11] = 0xff;
+        let header = jpeg::read(PLAIN, &Limits::default()).unwrap().header;
+        let mut decoder = JpegDecoder::default();
+        let refused = decoder.decode(&damaged, &header, Vec::new(), &mut Vec::new());
+        assert!(refused.err().unwrap().message.contains("sampling factors"));
+        assert!(decoder.decode(PLAIN, &header, Vec::new(), &mut Vec::new()).is_ok());
+    }
 }

@@ -15,7 +15,7 @@ use refmill_worker::container::{self, Block};
 use refmill_worker::device::{Device, Wanted};
 use refmill_worker::open::Opened;
 use refmill_worker::pipeline::Pipeline;
-use refmill_worker::{exif, icc, inspect, repair};
+use refmill_worker::{exif, icc, inspect, open, repair, rewrite};
 
 /// Limits that keep one run short.
 fn limits() -> Limits {
@@ -67,6 +67,29 @@ pub fn icc(bytes: &[u8]) {
         let block = Block { place: "fuzz".into(), bytes: Cow::Borrowed(bytes) };
         if let Some(profile) = icc::judge(&block, model, &mut Vec::new()) {
             assert!(bytes.starts_with(&profile.bytes));
+        }
+    }
+}
+
+/// Repairs without loss: what comes out is read again, has no defect that can be mended, and needs nothing more.
+pub fn rewrite(bytes: &[u8]) {
+    let Some(once) = rewritten(bytes) else { return };
+    let twice = rewritten(&once).expect("a repaired file is read again");
+    assert!(once == twice, "a second repair changes something");
+}
+
+fn rewritten(bytes: &[u8]) -> Option<Vec<u8>> {
+    let limits = limits();
+    let opened = open::open(bytes, &limits).ok()?;
+    let mut findings = Vec::new();
+    let inspected = inspect::inspect(opened, "", &limits, &mut findings).ok()?;
+    let repaired = repair::repair(inspected, &mut findings, &mut Vec::new());
+    let mut out = Vec::new();
+    match rewrite::lossless(&repaired, Strip::Nothing, &mut out) {
+        Ok(_) => Some(out),
+        Err(failure) => {
+            blameless(&failure);
+            None
         }
     }
 }

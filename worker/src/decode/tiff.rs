@@ -69,8 +69,24 @@ fn read(decoder: &mut Source<'_>, colour: ColorType, area: usize, is_palette: bo
             Ok(Samples::Eight(interleave(data, planes, area)))
         }
         DecodingResult::U16(data) => Ok(Samples::Sixteen(interleave(data, planes, area))),
-        _ => Err(unsupported("float or 32-bit samples".into())),
+        DecodingResult::U32(data) => sixteen(data, planes, area, |sample| f64::from(sample) / f64::from(u32::MAX)),
+        DecodingResult::F16(data) => sixteen(data, planes, area, |sample| f64::from(sample.to_f32())),
+        DecodingResult::F32(data) => sixteen(data, planes, area, f64::from),
+        DecodingResult::F64(data) => sixteen(data, planes, area, |sample| sample),
+        _ => Err(unsupported("signed or 64-bit whole samples".into())),
     }
+}
+
+/// Samples over 0 to 1 at 16 bits; floats outside, and those that are no number, go to the nearer end.
+fn sixteen<T: Copy + Default>(
+    data: Vec<T>,
+    planes: usize,
+    area: usize,
+    light: impl Fn(T) -> f64,
+) -> Result<Samples, Failure> {
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "bounded first; NaN becomes 0")]
+    let scale = |sample: T| (light(sample).clamp(0.0, 1.0) * 65_535.0).round() as u16;
+    Ok(Samples::Sixteen(interleave(data.into_iter().map(scale).collect(), planes, area)))
 }
 
 /// Planes one after the other become pixels.
@@ -280,4 +296,19 @@ fn failure(error: &TiffError) -> Failure {
         _ => Code::Corrupt,
     };
     Failure::new(code, format!("tiff: {}", error.to_string().to_lowercase().trim_end_matches('.')))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tiff::encoder::{TiffEncoder, colortype};
+
+    #[test]
+    fn float_samples_are_bounded_and_kept_at_16_bits() {
+        let mut file = Cursor::new(Vec::new());
+        let samples = [0.0f32, 0.5, 2.0, -1.0, f32::NAN, 1.0];
+        TiffEncoder::new(&mut file).unwrap().write_image::<colortype::RGB32Float>(2, 1, &samples).unwrap();
+        let raster = decode(file.get_ref(), &Limits::default()).unwrap();
+        assert_eq!(raster.pixels, Pixels::Rgb16(vec![0, 32_768, 65_535, 0, 0, 65_535]));
+    }
 }

@@ -105,9 +105,9 @@ fn worker_holds_no_file_of_the_machine_open() {
 #[test]
 fn worker_killed_at_work_loses_no_image() {
     let scratch = Scratch::new();
-    let (mut running, worker) = waiting(&scratch, &[]);
+    let (mut running, worker) = waiting(&scratch, &["--limit", "wall_ms=900000"]);
     let before = cpu_ticks(worker).unwrap();
-    running.feed(&black_png(10_000, 10_000, &[]));
+    running.feed(&black_png(8_000, 8_000, &[]));
     // A tenth of a second of work on a picture that takes many of them: the job is in its hands, and not done.
     running.wait_for("work", || (cpu_ticks(worker)? >= before + 10).then_some(()));
     signal(worker, "KILL");

@@ -1,4 +1,4 @@
-//! The pool: slots, each a thread with one worker, which share a queue of tasks. The first slot starts alone; its
+//! The pool: slots, each a thread with one worker, which share a source of tasks. The first slot starts alone; its
 //! worker shows whether the device works at all, before the others are started.
 
 pub mod claim;
@@ -6,12 +6,11 @@ pub mod mailbox;
 pub mod postman;
 pub mod process;
 mod slot;
+mod source;
 pub mod spawn;
 pub mod worker;
 
-use std::collections::VecDeque;
 use std::sync::mpsc::{self, Sender};
-use std::sync::{Mutex, PoisonError};
 use std::thread;
 
 use refmill::job::{ColourOptions, Depth, ImageWanted, Strip};
@@ -19,15 +18,17 @@ use refmill::limits::Limits;
 use refmill::policy::Policy;
 use refmill::recipe::Recipe;
 use refmill::report::{Device, Report};
+use serde::{Deserialize, Serialize};
 
 use crate::intake::Origin;
 use crate::publish::Outputs;
 use crate::shutdown::Stop;
 use slot::Slot;
+pub use source::{Given, TaskSource};
 use worker::{StartError, WorkerPlan};
 
-/// What every image of a run is asked for.
-#[derive(Debug, Clone)]
+/// What is asked of an image.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Order {
     /// How far each job goes.
     pub depth: Depth,
@@ -106,20 +107,6 @@ enum Message {
     Lost(StartError),
 }
 
-/// Tasks that no slot has taken.
-#[derive(Debug)]
-struct Queue<'a>(Mutex<VecDeque<&'a Task>>);
-
-impl<'a> Queue<'a> {
-    fn next(&self) -> Option<&'a Task> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).pop_front()
-    }
-
-    fn put_back(&self, task: &'a Task) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).push_front(task);
-    }
-}
-
 /// Runs all tasks on up to `slots` workers and tells what happens. Returns when no worker is left running.
 pub fn run(
     plan: &WorkerPlan,
@@ -129,9 +116,25 @@ pub fn run(
     stop: &Stop,
     tell: &mut dyn FnMut(News),
 ) -> Ended {
-    let queue = Queue(Mutex::new(tasks.iter().collect()));
-    let slot = Slot { plan, order, queue: &queue, stop };
-    let mut ended = Ended { undone: tasks.len(), ..Ended::default() };
+    let mut finished: usize = 0;
+    let ended = run_from(plan, slots, &source::List::new(order, tasks), stop, &mut |news| {
+        finished = finished.saturating_add(usize::from(matches!(news, News::Finished(_))));
+        tell(news);
+    });
+    Ended { undone: tasks.len().saturating_sub(finished), ..ended }
+}
+
+/// Gives tasks of `source` to up to `slots` workers until it has no more, and tells what happens. Returns when no
+/// worker is left running; what is undone, the source knows.
+pub fn run_from(
+    plan: &WorkerPlan,
+    slots: usize,
+    source: &dyn TaskSource,
+    stop: &Stop,
+    tell: &mut dyn FnMut(News),
+) -> Ended {
+    let slot = Slot { plan, source, stop };
+    let mut ended = Ended::default();
     thread::scope(|scope| {
         let (sender, messages) = mpsc::channel();
         let start = |sender: Sender<Message>, ended: &mut Ended| {
@@ -153,10 +156,7 @@ pub fn run(
                         tell(News::Ready(*device, posture));
                     }
                 }
-                Message::Finished(finished) => {
-                    ended.undone = ended.undone.saturating_sub(1);
-                    tell(News::Finished(finished));
-                }
+                Message::Finished(finished) => tell(News::Finished(finished)),
                 Message::Lost(StartError::Interrupted) => {}
                 Message::Lost(error) => {
                     if ended.worked {

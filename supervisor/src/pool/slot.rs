@@ -1,5 +1,6 @@
 //! One slot: a thread with one worker, which takes task after task. A worker that ends under a job is replaced and
-//! the job tried once more; what still fails is the image's own failure, and the other images go on.
+//! the job tried once more where the source says so; what still fails is the image's own failure, and the other
+//! images go on.
 
 use std::ffi::OsStr;
 use std::sync::mpsc::Sender;
@@ -9,21 +10,17 @@ use refmill::job::Job;
 use refmill::report::{Report, Source};
 
 use super::worker::{Assignment, RunError, StartError, Worker, WorkerPlan};
-use super::{Finished, Message, Order, Queue, Task};
+use super::{Finished, Given, Message, Order, Task, TaskSource};
 use crate::intake;
 use crate::memory::SealedInput;
 use crate::publish;
 use crate::shutdown::Stop;
 
-/// How often a job is given to a worker: once, and once more where the first worker failed it.
-const ATTEMPTS: u32 = 2;
-
 /// What a slot works with.
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone, Copy)]
 pub(super) struct Slot<'a> {
     pub plan: &'a WorkerPlan,
-    pub order: &'a Order,
-    pub queue: &'a Queue<'a>,
+    pub source: &'a dyn TaskSource,
     pub stop: &'a Stop,
 }
 
@@ -49,43 +46,52 @@ impl Slot<'_> {
     fn work(self, worker: Worker, tell: &Sender<Message>) {
         let mut worker = Some(worker);
         while !self.stop.is_requested() {
-            let Some(task) = self.queue.next() else { break };
-            match self.process(task, &mut worker) {
-                Ok(report) => drop(tell.send(Message::Finished(Box::new(Finished { index: task.index, report })))),
-                Err(Halt::Interrupted) => break,
-                Err(Halt::NoWorker(error)) => {
-                    self.queue.put_back(task);
-                    drop(tell.send(Message::Lost(error)));
-                    break;
+            let Some(given) = self.source.next() else { break };
+            let halt = match self.process(&given, &mut worker) {
+                Ok(Some(report)) => {
+                    self.source.settle(&given.task, &report);
+                    let finished = Finished { index: given.task.index, report };
+                    drop(tell.send(Message::Finished(Box::new(finished))));
+                    continue;
                 }
+                Ok(None) => continue,
+                Err(halt) => halt,
+            };
+            self.source.put_back(&given);
+            if let Halt::NoWorker(error) = halt {
+                drop(tell.send(Message::Lost(error)));
             }
+            break;
         }
         if let Some(worker) = worker {
             worker.stop();
         }
     }
 
-    /// One task from its input to its published report.
-    fn process(self, task: &Task, worker: &mut Option<Worker>) -> Result<Report, Halt> {
+    /// One task from its input to its published report; none where the source wants nothing published.
+    fn process(self, given: &Given<'_>, worker: &mut Option<Worker>) -> Result<Option<Report>, Halt> {
+        let Given { task, order } = given;
         let mut source = Source { name: task.name.clone(), ..Source::default() };
-        let refused = |source, failure| Ok(publish::publish(&task.outputs, Report::rejected(source, failure), None));
         if let Err(failure) = task.outputs.check() {
             // What stands in the way is not ours: nothing is written, not even the report.
-            return Ok(Report::rejected(source, failure));
+            return Ok(self.source.accept(task, Report::rejected(source, failure)));
         }
-        let input = match intake::load(&task.origin, self.order.limits.input_bytes, self.order.hashed, self.stop) {
+        let input = match intake::load(&task.origin, order.limits.input_bytes, order.hashed, self.stop) {
             Ok(input) => input,
             Err(_) if self.stop.is_requested() => return Err(Halt::Interrupted),
-            Err(failure) => return refused(source, failure.at(Stage::Intake)),
+            Err(failure) => {
+                let refused = self.source.accept(task, Report::rejected(source, failure.at(Stage::Intake)));
+                return Ok(refused.map(|report| publish::publish(&task.outputs, report, None)));
+            }
         };
         source.bytes = input.bytes();
         source.blake3 = input.blake3().to_owned();
-        let job = self.order.job(task, &input);
+        let job = order.job(task, &input);
         let mut report = self.attempt(&job, &input, worker)?;
         source.format = report.source.format;
         report.source = source;
         let output = worker.as_ref().map(Worker::output);
-        let report = publish::publish(&task.outputs, report, output);
+        let report = self.source.accept(task, report).map(|report| publish::publish(&task.outputs, report, output));
         if output.is_some_and(|output| output.reclaim().is_err()) {
             // Memory that cannot be given back goes with its worker.
             *worker = None;
@@ -96,19 +102,24 @@ impl Slot<'_> {
     fn attempt(self, job: &Job, input: &SealedInput, worker: &mut Option<Worker>) -> Result<Report, Halt> {
         let mut attempt = 1;
         loop {
-            let last = attempt == ATTEMPTS;
+            let last = attempt >= self.source.attempts();
             let running = self.ready(worker)?;
             let failure = match running.run(Assignment { job: job.clone(), input }, self.stop) {
                 Ok(report) => {
                     let retry = report.error.as_ref().is_some_and(|failure| failure.blame.is_retryable());
-                    if !retry || last {
+                    if !retry {
+                        return Ok(report);
+                    }
+                    if last {
+                        // The next job shall not begin where the device has just failed.
+                        *worker = None;
                         return Ok(report);
                     }
                     None
                 }
                 Err(RunError::Interrupted) => return Err(Halt::Interrupted),
-                Err(error @ RunError::Crashed { .. }) => last.then(|| failure(&error, job)),
-                Err(error) => Some(failure(&error, job)),
+                Err(error @ RunError::Crashed { .. }) => last.then(|| failure(&error, job, attempt)),
+                Err(error) => Some(failure(&error, job, attempt)),
             };
             *worker = None;
             if let Some(failure) = failure {
@@ -131,11 +142,14 @@ impl Slot<'_> {
     }
 }
 
-fn failure(error: &RunError, job: &Job) -> Failure {
+fn failure(error: &RunError, job: &Job, attempts: u32) -> Failure {
     match error {
         RunError::OverTime { elapsed_ms } => Failure::over_limit("wall time in ms", *elapsed_ms, job.limits.wall_ms),
         RunError::Protocol { .. } => Failure::new(Code::WorkerProtocol, error.to_string()),
-        RunError::Crashed { .. } => Failure::new(Code::WorkerCrashed, format!("{error}, {ATTEMPTS} times in a row")),
+        RunError::Crashed { .. } if attempts > 1 => {
+            Failure::new(Code::WorkerCrashed, format!("{error}, {attempts} times in a row"))
+        }
+        RunError::Crashed { .. } => Failure::new(Code::WorkerCrashed, error.to_string()),
         RunError::Interrupted => Failure::new(Code::Internal, error.to_string()),
     }
 }

@@ -1,0 +1,81 @@
+//! Where slots get their tasks from, and whom they tell what came of them.
+
+use std::borrow::Cow;
+use std::collections::VecDeque;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use refmill::report::Report;
+
+use super::{Order, Task};
+
+/// A task in a slot's hands, and what is asked of it.
+#[derive(Debug, Clone)]
+pub struct Given<'a> {
+    /// The task.
+    pub task: Cow<'a, Task>,
+    /// What is asked.
+    pub order: Cow<'a, Order>,
+}
+
+/// Gives tasks to slots. Each task that was given is either put back, withdrawn by [`TaskSource::accept`], or settled.
+pub trait TaskSource: Sync {
+    /// The next task, after a wait where there may be one later; none when the slot is to end.
+    fn next(&self) -> Option<Given<'_>>;
+
+    /// Takes back a task that was not finished, since its slot ends.
+    fn put_back(&self, given: &Given<'_>);
+
+    /// How many workers a task is given to before its failure counts.
+    fn attempts(&self) -> u32;
+
+    /// Asked before anything of `report` is published: the report to be published, or none where nothing is.
+    fn accept(&self, task: &Task, report: Report) -> Option<Report>;
+
+    /// The task's report is published.
+    fn settle(&self, task: &Task, report: &Report);
+}
+
+/// A list: each task once, its report whatever it is.
+#[derive(Debug)]
+pub(super) struct List<'a> {
+    order: &'a Order,
+    tasks: &'a [Task],
+    // Places in `tasks` that no slot has taken.
+    left: Mutex<VecDeque<usize>>,
+}
+
+impl<'a> List<'a> {
+    /// How often a job is given to a worker: once, and once more where the first worker failed it.
+    const ATTEMPTS: u32 = 2;
+
+    pub(super) fn new(order: &'a Order, tasks: &'a [Task]) -> Self {
+        Self { order, tasks, left: Mutex::new((0..tasks.len()).collect()) }
+    }
+
+    fn left(&self) -> MutexGuard<'_, VecDeque<usize>> {
+        self.left.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl TaskSource for List<'_> {
+    fn next(&self) -> Option<Given<'_>> {
+        let task = self.tasks.get(self.left().pop_front()?)?;
+        Some(Given { task: Cow::Borrowed(task), order: Cow::Borrowed(self.order) })
+    }
+
+    fn put_back(&self, given: &Given<'_>) {
+        if let Some(place) = self.tasks.iter().position(|task| task.index == given.task.index) {
+            self.left().push_front(place);
+        }
+    }
+
+    fn attempts(&self) -> u32 {
+        Self::ATTEMPTS
+    }
+
+    fn accept(&self, _: &Task, report: Report) -> Option<Report> {
+        Some(report)
+    }
+
+    fn settle(&self, _: &Task, _: &Report) {}
+}

@@ -4,8 +4,10 @@ use std::path::PathBuf;
 
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
 
+mod queue;
 mod verdict;
 
+pub use queue::{JobsArgs, JobsCommand, ServeArgs, StatusArgs, SubmitArgs};
 pub use verdict::{ExplainArgs, InspectArgs};
 
 /// The command line.
@@ -26,6 +28,7 @@ Examples:
   refmill repair photo.jpg --convert --png fixed.png --report fixed.json
   refmill inspect photos/                      what is wrong with each; no pixel is decoded
   refmill explain icc_truncated
+  refmill submit photos/ && refmill serve --drain
   refmill recipe show sdxl > mine.toml
 
 Exit codes: 0 every image was processed, 1 some failed, 2 the command line cannot be used, 3 none was processed,
@@ -42,6 +45,14 @@ pub enum Command {
     Inspect(InspectArgs),
     /// Say what a finding means, by which rule it is decided, and what to do about it
     Explain(ExplainArgs),
+    /// Put images into a durable queue, to be processed by `refmill serve`
+    Submit(SubmitArgs),
+    /// Process the jobs of a queue
+    Serve(ServeArgs),
+    /// List, show or change the jobs of a queue
+    Jobs(JobsArgs),
+    /// Say how many jobs of a queue are in which state
+    Status(StatusArgs),
     /// List, show or check recipes
     #[command(subcommand)]
     Recipe(RecipeCommand),

@@ -10,6 +10,7 @@
 //! | [`devices`] | GPUs by UUID, without CUDA |
 //! | [`pool`] | the workers: spawned, confined, believed nothing, replaced |
 //! | [`memory`] | the regions that both sides share |
+//! | [`queue`] | jobs that outlive the program: leased, fenced, tried again, buried |
 //! | [`publish`] | artifacts first, then the report, each whole or not at all |
 //! | [`verdict`], [`findings`], [`table`], [`contact_sheet`] | reports, and the table of findings, as people read them |
 //! | [`progress`], [`shutdown`] | what the user sees, and how the user ends it |
@@ -30,6 +31,7 @@ pub mod policy;
 pub mod pool;
 pub mod progress;
 pub mod publish;
+pub mod queue;
 pub mod recipe;
 pub mod settings;
 pub mod shutdown;

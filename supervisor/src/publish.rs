@@ -1,7 +1,8 @@
 //! Artifacts first, then the report that names them: each is written beside its place and put there whole, so a
 //! reader never sees a part, and a failure leaves what was there. Not synced to disk: whatever a power cut takes
-//! can be made again from its input.
+//! can be made again from its input. Who promises more calls [`sync`].
 
+use std::collections::BTreeSet;
 use std::fs::{self, File, Permissions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::PermissionsExt;
@@ -9,6 +10,7 @@ use std::path::{Path, PathBuf};
 
 use refmill::failure::{Code, Failure, Stage};
 use refmill::report::{ArtifactKind, Outcome, Report};
+use serde::{Deserialize, Serialize};
 use tempfile::NamedTempFile;
 
 use crate::memory::OutputRegion;
@@ -18,7 +20,7 @@ use crate::naming::{IMAGE, REPORT, TENSORS};
 const MAX_REPORT_BYTES: u64 = 1 << 20;
 
 /// Where one artifact goes.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Target {
     /// A file.
     File(PathBuf),
@@ -27,7 +29,7 @@ pub enum Target {
 }
 
 /// Where the artifacts of one image go.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Outputs {
     /// The repaired image, where it is wanted.
     pub image: Option<Target>,
@@ -119,6 +121,21 @@ pub fn publish(outputs: &Outputs, mut report: Report, region: Option<&OutputRegi
         report.reject(failure.at(Stage::Publish));
     }
     report
+}
+
+/// Brings what was published to disk, with the folder entries that name it.
+///
+/// # Errors
+/// What the kernel says, as the report's own failure.
+pub fn sync(outputs: &Outputs) -> Result<(), Failure> {
+    let mut paths: Vec<&Path> = outputs.files().chain(&outputs.report).map(PathBuf::as_path).collect();
+    let folders: BTreeSet<&Path> = paths.iter().filter_map(|path| path.parent()).collect();
+    paths.extend(folders);
+    let synced = |path: &&Path| match File::open(path).and_then(|file| file.sync_all()) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Some(unwritable(path, &error).at(Stage::Publish)),
+        _ => None,
+    };
+    paths.iter().find_map(synced).map_or(Ok(()), Err)
 }
 
 fn artifacts(outputs: &Outputs, report: &mut Report, region: Option<&OutputRegion>) -> Result<(), Failure> {

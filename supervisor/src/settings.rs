@@ -17,8 +17,10 @@ use crate::pool::worker::WorkerPlan;
 use crate::recipe::{self, LoadError};
 
 mod inspect;
+mod queue;
 
 pub use inspect::InspectSettings;
+pub use queue::{ServeSettings, SubmitSettings};
 
 /// Why the command line cannot be used.
 #[derive(Debug, thiserror::Error)]

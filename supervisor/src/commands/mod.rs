@@ -2,12 +2,15 @@
 
 mod explain;
 mod inspect;
+mod jobs;
 mod recipe;
 mod repair;
 mod run;
 mod schema;
+mod serve;
 mod session;
 mod sheet;
+mod submit;
 
 use std::io::Write;
 
@@ -16,6 +19,8 @@ use refmill::exit::ExitCode;
 use crate::args::{Args, Command};
 use crate::intake::IntakeError;
 use crate::pool::worker::StartError;
+use crate::queue::QueueError;
+use crate::queue::lock::LockError;
 use crate::recipe::LoadError;
 use crate::settings::SettingsError;
 
@@ -33,6 +38,12 @@ pub enum CommandError {
     /// A recipe cannot be used.
     #[error(transparent)]
     Recipe(#[from] LoadError),
+    /// The queue cannot be used.
+    #[error(transparent)]
+    Queue(#[from] QueueError),
+    /// Somebody else serves the queue.
+    #[error(transparent)]
+    Lock(#[from] LockError),
     /// What was named does not fit together.
     #[error("{message}")]
     Usage {
@@ -67,6 +78,8 @@ impl CommandError {
         match self {
             Self::Settings(SettingsError::OwnPlace(_) | SettingsError::NoWorker { .. }) => ExitCode::Broken,
             Self::Settings(_) | Self::Intake(_) | Self::Recipe(_) | Self::Usage { .. } => ExitCode::Usage,
+            Self::Queue(QueueError::Sql { .. } | QueueError::Stale { .. }) => ExitCode::Broken,
+            Self::Queue(_) | Self::Lock(_) => ExitCode::Usage,
             Self::NoWorker(_) | Self::WorkersLost { .. } | Self::System { .. } => ExitCode::Broken,
         }
     }
@@ -80,6 +93,10 @@ pub fn dispatch(args: Args) -> ExitCode {
         Command::Repair(args) => repair::repair(args),
         Command::Inspect(args) => inspect::inspect(args),
         Command::Explain(args) => explain::explain(&args),
+        Command::Submit(args) => submit::submit(args),
+        Command::Serve(args) => serve::serve(args),
+        Command::Jobs(args) => jobs::jobs(args),
+        Command::Status(args) => jobs::status(&args),
         Command::Recipe(command) => recipe::recipe(&command),
         Command::Schema => schema::print_schema(),
     };

@@ -1,0 +1,250 @@
+//! The queue as a source of tasks: claims for the pool, heartbeats while a worker holds a job, and what is told to the
+//! queue afterwards. The order at the end of a job: artifacts stored and synced, report recorded, ack.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::fmt;
+use std::fs;
+use std::os::fd::AsFd;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use refmill::failure::{Blame, Code, Failure, Stage};
+use refmill::report::{Outcome, Report};
+
+use super::spec::Spec;
+use super::{Claimed, Fault, Job, JobId, Lease, Next, Queue, QueueError, RetryPolicy, State};
+use crate::intake::Origin;
+use crate::pool::{Given, Task, TaskSource};
+use crate::publish;
+use crate::shutdown::Stop;
+
+/// How long an idle slot waits until it looks again.
+const IDLE: Duration = Duration::from_millis(100);
+/// How long a slot waits after the queue refused to answer.
+const REFUSED: Duration = Duration::from_secs(1);
+/// How often the queue may refuse in a row.
+const REFUSALS: u32 = 10;
+
+/// How the queue is served.
+#[derive(Debug, Clone)]
+pub struct Terms {
+    /// Who claims; shown with leased jobs.
+    pub holder: String,
+    /// How long a lease lasts without a heartbeat, in milliseconds.
+    pub lease_ms: u32,
+    /// Whether to end once nothing is queued or leased.
+    pub drain: bool,
+    /// Size of the workers' output region, in bytes: no job can have more.
+    pub output_bytes: u64,
+    /// What will become of a failure.
+    pub policy: RetryPolicy,
+}
+
+/// Tasks from a queue.
+pub struct QueueSource<'a> {
+    queue: &'a dyn Queue,
+    terms: Terms,
+    stop: &'a Stop,
+    say: &'a (dyn Fn(&str) + Sync),
+    held: Mutex<HashMap<usize, Held>>,
+    broken: Mutex<Option<QueueError>>,
+}
+
+impl fmt::Debug for QueueSource<'_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("QueueSource").field("terms", &self.terms).finish_non_exhaustive()
+    }
+}
+
+/// A job in a slot's hands.
+#[derive(Debug, Clone)]
+struct Held {
+    lease: Lease,
+    job: Job,
+    blake3: String,
+}
+
+impl<'a> QueueSource<'a> {
+    /// Serves `queue` until `stop` is requested; tells people through `say`.
+    #[must_use]
+    pub fn new(queue: &'a dyn Queue, terms: Terms, stop: &'a Stop, say: &'a (dyn Fn(&str) + Sync)) -> Self {
+        Self { queue, terms, stop, say, held: Mutex::default(), broken: Mutex::default() }
+    }
+
+    /// Extends every lease that is held.
+    pub fn heartbeat(&self) {
+        let leases: Vec<Lease> = self.held().values().map(|held| held.lease).collect();
+        for lease in leases {
+            // A lease that is lost is noticed, and told, before its job is published.
+            if let Err(error @ QueueError::Sql { .. }) = self.queue.extend(lease, self.terms.lease_ms) {
+                (self.say)(&error.to_string());
+            }
+        }
+    }
+
+    /// Gives every lease back that is still held.
+    pub fn release(&self) {
+        let held: Vec<Held> = self.held().drain().map(|(_, held)| held).collect();
+        held.iter().for_each(|held| self.told(held, self.queue.release(held.lease)));
+    }
+
+    /// Why the queue could not be served any longer, if so.
+    #[must_use]
+    pub fn broken(self) -> Option<QueueError> {
+        self.broken.into_inner().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn held(&self) -> MutexGuard<'_, HashMap<usize, Held>> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Says what the queue refused to hear.
+    fn told(&self, held: &Held, answer: Result<(), QueueError>) {
+        match answer {
+            Ok(()) => {}
+            Err(QueueError::Stale { .. }) => {
+                let line = format!("{}: not published by this supervisor: its lease was lost", held.job.name);
+                (self.say)(&line);
+            }
+            Err(error) => (self.say)(&format!("{}: {error}", held.job.name)),
+        }
+    }
+
+    /// A claimed job as a task. One that cannot be read is buried.
+    fn task(&self, claimed: Claimed) -> Option<Given<'_>> {
+        let Claimed { lease, job } = claimed;
+        let held = |blake3| Held { lease, job: job.clone(), blake3 };
+        let spec: Spec = match serde_json::from_str(&job.payload) {
+            Ok(spec) => spec,
+            Err(error) => {
+                let reason = format!("the submission cannot be read: {error}");
+                let answer = self.queue.nak(lease, Fault::Failed(Blame::Input), &reason, None);
+                self.told(&held(String::new()), answer.map(drop));
+                return None;
+            }
+        };
+        if let Some(folder) = spec.outputs.report.as_deref().and_then(std::path::Path::parent) {
+            // Where it cannot be made, publishing says so.
+            fs::create_dir_all(folder).ok();
+        }
+        let mut order = spec.order;
+        order.limits.output_bytes = order.limits.output_bytes.min(self.terms.output_bytes);
+        let index = usize::try_from(job.id.0).unwrap_or_default();
+        self.held().insert(index, held(spec.blake3));
+        let task = Task { index, name: job.name.clone(), origin: Origin::File(spec.source), outputs: spec.outputs };
+        Some(Given { task: Cow::Owned(task), order: Cow::Owned(order) })
+    }
+
+    /// Whether a drain has come to its end.
+    fn is_drained(&self) -> Result<bool, QueueError> {
+        let waits = |state| Ok(self.queue.list(Some(state), JobId(0), 1)?.is_empty());
+        Ok(self.terms.drain && waits(State::Queued)? && waits(State::Leased)?)
+    }
+
+    /// Waits, and ends at once when the stop is requested.
+    fn pause(&self, wait: Duration) {
+        let timeout = PollTimeout::try_from(wait).unwrap_or(PollTimeout::ZERO);
+        // Interrupted or not, the caller looks again.
+        poll(&mut [PollFd::new(self.stop.as_fd(), PollFlags::POLLIN)], timeout).ok();
+    }
+
+    fn nak(&self, held: &Held, failure: &Failure, report: Option<&str>) {
+        match self.queue.nak(held.lease, Fault::from(failure), &failure.to_string(), report) {
+            Ok(Next::Again { after_ms }) => {
+                (self.say)(&format!("{}: {failure}; tried again in {after_ms} ms", held.job.name));
+            }
+            answer => self.told(held, answer.map(drop)),
+        }
+    }
+}
+
+impl TaskSource for QueueSource<'_> {
+    fn next(&self) -> Option<Given<'_>> {
+        let mut refusals = 0;
+        while !self.stop.is_requested() {
+            let wait = match self.queue.claim(&self.terms.holder, self.terms.lease_ms) {
+                Ok(Some(claimed)) => match self.task(claimed) {
+                    Some(given) => return Some(given),
+                    None => continue,
+                },
+                Ok(None) => match self.is_drained() {
+                    Ok(true) => return None,
+                    Ok(false) => Ok(IDLE),
+                    Err(error) => Err(error),
+                },
+                Err(error) => Err(error),
+            };
+            match wait {
+                Ok(wait) => {
+                    refusals = 0;
+                    self.pause(wait);
+                }
+                Err(error) if refusals >= REFUSALS => {
+                    self.broken.lock().unwrap_or_else(PoisonError::into_inner).replace(error);
+                    return None;
+                }
+                Err(error) => {
+                    refusals += 1;
+                    (self.say)(&error.to_string());
+                    self.pause(REFUSED);
+                }
+            }
+        }
+        None
+    }
+
+    fn put_back(&self, given: &Given<'_>) {
+        let held = self.held().remove(&given.task.index);
+        held.iter().for_each(|held| self.told(held, self.queue.release(held.lease)));
+    }
+
+    fn attempts(&self) -> u32 {
+        // The queue tries again itself, later and on any worker.
+        1
+    }
+
+    fn accept(&self, task: &Task, mut report: Report) -> Option<Report> {
+        let held = self.held().get(&task.index).cloned()?;
+        let read = &report.source.blake3;
+        if !read.is_empty() && *read != held.blake3 {
+            let message = format!("{} has other bytes than when it was submitted; submit it again", held.job.name);
+            report.reject(Failure::new(Code::Unreadable, message).at(Stage::Intake));
+        }
+        if let Some(failure) = &report.error {
+            let (next, _) = self.terms.policy.decide(held.job.tally, Fault::from(failure), 0);
+            if !next.is_final() {
+                self.nak(&held, failure, None);
+                self.held().remove(&task.index);
+                return None;
+            }
+        }
+        // From here on the lease lasts for what publishing takes; where it is lost, somebody else publishes.
+        match self.queue.extend(held.lease, self.terms.lease_ms) {
+            Ok(()) => Some(report),
+            Err(error) => {
+                self.told(&held, Err(error));
+                self.held().remove(&task.index);
+                None
+            }
+        }
+    }
+
+    fn settle(&self, task: &Task, report: &Report) {
+        let Some(held) = self.held().get(&task.index).cloned() else { return };
+        // A report always serialises: its map keys are field names and its numbers finite or integers.
+        let text = serde_json::to_string(report).unwrap_or_default();
+        let failure = match (&report.error, report.outcome) {
+            (Some(failure), _) => Some(failure.clone()),
+            (None, Outcome::Reject) => Some(Failure::new(Code::Internal, "rejected without a reason")),
+            (None, _) => publish::sync(&task.outputs).err(),
+        };
+        match failure {
+            Some(failure) => self.nak(&held, &failure, Some(&text)),
+            None => self.told(&held, self.queue.ack(held.lease, &text)),
+        }
+        // Only now: until the queue has heard, the heartbeat goes on.
+        self.held().remove(&task.index);
+    }
+}

@@ -1,0 +1,1 @@
+SELECT * FROM job WHERE state = :state AND id > :after ORDER BY id LIMIT :most

@@ -1,0 +1,297 @@
+//! The queue in one SQLite file, in WAL mode: any number of processes read it while one writes. Every statement is a
+//! file of `sql/`. Opens that file and its `-wal` and `-shm`, and nothing else.
+
+mod statement;
+
+use std::path::Path;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use rusqlite::{Connection, OpenFlags, Transaction, TransactionBehavior, named_params};
+
+use super::{
+    Claimed, Clock, Count, Enqueued, Fault, Job, JobId, Lease, NewJob, Next, Queue, QueueError, Retention, RetryPolicy,
+    State, Tally,
+};
+use statement as sql;
+
+/// How long a writer waits for another one.
+const BUSY: Duration = Duration::from_secs(10);
+/// `application_id` of our files: "RFMQ".
+const APPLICATION: i64 = 0x5246_4d51;
+/// The steps from an empty file to the form that this program reads; `user_version` counts those taken.
+const MIGRATIONS: &[&str] = &[include_str!("sql/migrations/001.sql")];
+
+/// How much a commit survives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Durability {
+    /// A power cut. For those who tell a user that a job was accepted.
+    Full,
+    /// The end of the process, at any moment. A power cut can take the last commits back, all that came after one of
+    /// them included: a job is delivered again. Many times faster; for those who claim and ack.
+    Process,
+}
+
+/// A queue in a file.
+#[derive(Debug)]
+pub struct SqliteQueue {
+    connection: Mutex<Connection>,
+    clock: Clock,
+    policy: RetryPolicy,
+}
+
+impl SqliteQueue {
+    /// Opens a queue, and makes it where `create` says so.
+    ///
+    /// # Errors
+    /// [`QueueError::NoFile`], [`QueueError::Open`], [`QueueError::Foreign`], [`QueueError::Newer`]
+    pub fn open(path: &Path, durability: Durability, create: bool) -> Result<Self, QueueError> {
+        let name = || path.display().to_string();
+        if !create && !path.is_file() {
+            return Err(QueueError::NoFile { path: name() });
+        }
+        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let opened = Connection::open_with_flags(path, flags).and_then(|connection| configured(connection, durability));
+        let mut connection = opened.map_err(|source| QueueError::Open { path: name(), source })?;
+        migrate(&mut connection, &name())?;
+        Ok(Self { connection: Mutex::new(connection), clock: Clock::system(), policy: RetryPolicy::default() })
+    }
+
+    /// The same queue by another clock and another policy.
+    #[must_use]
+    pub fn with(self, clock: Clock, policy: RetryPolicy) -> Self {
+        Self { clock, policy, ..self }
+    }
+
+    fn connection(&self) -> MutexGuard<'_, Connection> {
+        // A thread that panicked held no transaction: its guard rolled it back.
+        self.connection.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Runs `body` as one transaction that writes.
+    fn write<T>(
+        &self,
+        what: &'static str,
+        body: impl FnOnce(&Transaction<'_>, i64) -> Result<T, Refusal>,
+    ) -> Result<T, QueueError> {
+        let mut connection = self.connection();
+        let failed = |source| QueueError::Sql { what, source };
+        // The lock is taken at the start: one that is only wanted later can be refused without any wait.
+        let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(failed)?;
+        match body(&transaction, self.clock.now_ms()) {
+            Ok(value) => transaction.commit().map(|()| value).map_err(failed),
+            Err(Refusal::Sql(source)) => Err(failed(source)),
+            Err(Refusal::Queue(error)) => Err(error),
+        }
+    }
+
+    fn read<T>(
+        &self,
+        what: &'static str,
+        body: impl FnOnce(&Connection) -> rusqlite::Result<T>,
+    ) -> Result<T, QueueError> {
+        body(&self.connection()).map_err(|source| QueueError::Sql { what, source })
+    }
+
+    /// Counts `fault` against a leased job, and puts it back or buries it.
+    fn settle(
+        &self,
+        transaction: &Transaction<'_>,
+        now: i64,
+        job: &Job,
+        fault: Fault,
+        (reason, report): (&str, Option<&str>),
+    ) -> rusqlite::Result<Next> {
+        let (next, tally) = self.policy.decide(job.tally, fault, seed(job));
+        let reason = next.reason(tally, reason);
+        match next {
+            Next::Again { after_ms } => {
+                sql::again(transaction, job.id, tally, &reason, (now, now.saturating_add(after_ms.into())))?;
+            }
+            _ => sql::bury(transaction, job.id, tally, &reason, (now, report))?,
+        }
+        Ok(next)
+    }
+
+    fn expire(&self, transaction: &Transaction<'_>, now: i64, until: i64) -> rusqlite::Result<usize> {
+        let lost = sql::jobs(transaction, sql::EXPIRED, named_params! {":until": until})?;
+        for job in &lost {
+            let reason = format!("{} was not heard of any more", job.holder.as_deref().unwrap_or("its holder"));
+            self.settle(transaction, now, job, Fault::Lost, (&reason, None))?;
+        }
+        Ok(lost.len())
+    }
+
+    /// Changes one job by its number, or says why it cannot be.
+    fn change(
+        &self,
+        what: &'static str,
+        (id, wanted): (JobId, &'static str),
+        body: impl FnOnce(&Transaction<'_>, i64) -> rusqlite::Result<bool>,
+    ) -> Result<(), QueueError> {
+        self.write(what, |transaction, now| {
+            if body(transaction, now)? {
+                return Ok(());
+            }
+            Err(Refusal::Queue(match sql::job(transaction, id)? {
+                Some(job) => QueueError::State { id, state: job.state, wanted },
+                None => QueueError::Absent { id },
+            }))
+        })
+    }
+}
+
+/// What makes one job's pauses differ from another's.
+fn seed(job: &Job) -> u64 {
+    job.id.0.unsigned_abs().rotate_left(32) ^ job.token.unsigned_abs()
+}
+
+/// Why a transaction is rolled back.
+enum Refusal {
+    Sql(rusqlite::Error),
+    Queue(QueueError),
+}
+
+impl From<rusqlite::Error> for Refusal {
+    fn from(error: rusqlite::Error) -> Self {
+        Self::Sql(error)
+    }
+}
+
+fn stale(lease: Lease) -> Refusal {
+    Refusal::Queue(QueueError::Stale { job: lease.job, token: lease.token })
+}
+
+impl Queue for SqliteQueue {
+    fn enqueue(&self, job: &NewJob) -> Result<Enqueued, QueueError> {
+        self.write("enqueue a job", |transaction, now| match sql::find_key(transaction, &job.key)? {
+            Some((id, state)) => Ok(Enqueued::Known(id, state)),
+            None => Ok(Enqueued::New(sql::enqueue(transaction, job, now)?)),
+        })
+    }
+
+    fn claim(&self, holder: &str, lease_ms: u32) -> Result<Option<Claimed>, QueueError> {
+        if !self.read("look for a due job", |connection| sql::due(connection, self.clock.now_ms()))? {
+            return Ok(None);
+        }
+        self.write("claim a job", |transaction, now| {
+            self.expire(transaction, now, now)?;
+            let claimed = sql::claim(transaction, holder, now, lease_ms)?;
+            Ok(claimed.map(|job| Claimed { lease: Lease { job: job.id, token: job.token }, job }))
+        })
+    }
+
+    fn extend(&self, lease: Lease, lease_ms: u32) -> Result<(), QueueError> {
+        self.write("extend a lease", |transaction, now| {
+            if sql::extend(transaction, lease, now, lease_ms)? { Ok(()) } else { Err(stale(lease)) }
+        })
+    }
+
+    fn ack(&self, lease: Lease, report: &str) -> Result<(), QueueError> {
+        self.write("ack a job", |transaction, now| {
+            let done = sql::ack(transaction, lease, now, report)? || sql::acked(transaction, lease)?;
+            if done { Ok(()) } else { Err(stale(lease)) }
+        })
+    }
+
+    fn nak(&self, lease: Lease, fault: Fault, reason: &str, report: Option<&str>) -> Result<Next, QueueError> {
+        self.write("nak a job", |transaction, now| {
+            let job = sql::held(transaction, lease)?.ok_or_else(|| stale(lease))?;
+            Ok(self.settle(transaction, now, &job, fault, (reason, report))?)
+        })
+    }
+
+    fn release(&self, lease: Lease) -> Result<(), QueueError> {
+        self.write(
+            "release a lease",
+            |transaction, now| {
+                if sql::release(transaction, lease, now)? { Ok(()) } else { Err(stale(lease)) }
+            },
+        )
+    }
+
+    fn reclaim(&self, all: bool) -> Result<usize, QueueError> {
+        self.write("end leases", |transaction, now| {
+            Ok(self.expire(transaction, now, if all { i64::MAX } else { now })?)
+        })
+    }
+
+    fn cancel(&self, id: JobId) -> Result<(), QueueError> {
+        self.change("cancel a job", (id, "queued or leased"), |transaction, now| sql::cancel(transaction, id, now))
+    }
+
+    fn retry(&self, id: JobId) -> Result<(), QueueError> {
+        self.change("retry a job", (id, "dead or cancelled"), |transaction, now| sql::retry(transaction, id, now))
+    }
+
+    fn bury(&self, id: JobId, reason: &str) -> Result<(), QueueError> {
+        self.change("bury a job", (id, "queued or leased"), |transaction, now| {
+            let live = |job: &Job| matches!(job.state, State::Queued | State::Leased);
+            let Some(job) = sql::job(transaction, id)?.filter(live) else { return Ok(false) };
+            sql::bury(transaction, id, job.tally, reason, (now, None)).map(|()| true)
+        })
+    }
+
+    fn job(&self, id: JobId) -> Result<Job, QueueError> {
+        self.read("read a job", |connection| sql::job(connection, id))?.ok_or(QueueError::Absent { id })
+    }
+
+    fn list(&self, state: Option<State>, after: JobId, most: u32) -> Result<Vec<Job>, QueueError> {
+        self.read("list jobs", |connection| match state {
+            None => sql::jobs(connection, sql::LIST, named_params! {":after": after.0, ":most": most}),
+            Some(state) => {
+                let parameters = named_params! {":state": state.as_str(), ":after": after.0, ":most": most};
+                sql::jobs(connection, sql::LIST_STATE, parameters)
+            }
+        })
+    }
+
+    fn counts(&self) -> Result<Vec<Count>, QueueError> {
+        self.read("count jobs", sql::counts)
+    }
+
+    fn prune(&self, retention: Retention) -> Result<usize, QueueError> {
+        self.write("forget old jobs", |transaction, now| Ok(sql::prune(transaction, now, retention)?))
+    }
+}
+
+fn configured(connection: Connection, durability: Durability) -> rusqlite::Result<Connection> {
+    connection.busy_timeout(BUSY)?;
+    connection.set_prepared_statement_cache_capacity(32);
+    // Answers with the mode that holds, which is another one on a file system without shared memory; locks still do.
+    connection.pragma_update_and_check(None, "journal_mode", "WAL", |_| Ok(()))?;
+    let synchronous = match durability {
+        Durability::Full => "FULL",
+        Durability::Process => "NORMAL",
+    };
+    connection.pragma_update(None, "synchronous", synchronous)?;
+    Ok(connection)
+}
+
+fn migrate(connection: &mut Connection, path: &str) -> Result<(), QueueError> {
+    let failed = |source| QueueError::Open { path: path.to_owned(), source };
+    let known = i64::try_from(MIGRATIONS.len()).unwrap_or(i64::MAX);
+    let number = |connection: &Connection, pragma| connection.pragma_query_value(None, pragma, |row| row.get(0));
+    if number(connection, "user_version").map_err(failed)? == known
+        && number(connection, "application_id").map_err(failed)? == APPLICATION
+    {
+        return Ok(());
+    }
+    // Two processes may find the file in need at once; one of them waits here, and then finds it done.
+    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(failed)?;
+    let found: i64 = number(&transaction, "user_version").map_err(failed)?;
+    let application: i64 = number(&transaction, "application_id").map_err(failed)?;
+    let empty = sql::is_empty(&transaction).map_err(failed)?;
+    if application != APPLICATION && !(empty && found == 0 && application == 0) {
+        return Err(QueueError::Foreign { path: path.to_owned() });
+    }
+    if found > known {
+        return Err(QueueError::Newer { path: path.to_owned(), found, known });
+    }
+    for step in MIGRATIONS.iter().skip(usize::try_from(found).unwrap_or(0)) {
+        transaction.execute_batch(step).map_err(failed)?;
+    }
+    transaction.pragma_update(None, "application_id", APPLICATION).map_err(failed)?;
+    transaction.pragma_update(None, "user_version", known).map_err(failed)?;
+    transaction.commit().map_err(failed)
+}

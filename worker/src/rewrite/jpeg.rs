@@ -99,9 +99,7 @@ fn is_stripped(marker: u8, payload: &[u8], strip: Strip) -> bool {
         // Its parts are named by the hash of the whole, so that no part can be changed.
         Strip::Gps => extended && xmp::has_gps(payload),
         Strip::Private => private,
-        Strip::All => {
-            private || (matches!(marker, 0xe1..=0xef | COM) && marker != APP14 && !is_profile)
-        }
+        Strip::All => private || (matches!(marker, 0xe1..=0xef | COM) && marker != APP14 && !is_profile),
     }
 }
 
@@ -134,7 +132,8 @@ fn profile(repaired: &Repaired<'_>, segments: &[Segment<'_>], repairs: &mut Vec<
             let own = own_profile(repaired, broken);
             match &own {
                 Some(own) => {
-                    let after = format!("a profile of {} bytes that says {}", own.len(), repaired.meaning.description());
+                    let after =
+                        format!("a profile of {} bytes that says {}", own.len(), repaired.meaning.description());
                     repairs.push(profile_repair(repaired, broken, &after));
                 }
                 None if broken => repairs.push(profile_repair(repaired, broken, "removed")),

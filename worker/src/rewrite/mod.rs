@@ -120,9 +120,7 @@ fn color_space(repaired: &Repaired<'_>) -> Option<u16> {
     const UNCALIBRATED: u16 = 65_535;
     let told = repaired.exif.as_ref()?.color_space?;
     match (&repaired.meaning, told) {
-        (Meaning::Icc(profile), 1) => {
-            (icc::has_srgb_colorants(&profile.bytes) == Some(false)).then_some(UNCALIBRATED)
-        }
+        (Meaning::Icc(profile), 1) => (icc::has_srgb_colorants(&profile.bytes) == Some(false)).then_some(UNCALIBRATED),
         (Meaning::Icc(profile), 2) => {
             (icc::has_srgb_colorants(&profile.bytes) == Some(true) && !profile.linear).then_some(SRGB)
         }

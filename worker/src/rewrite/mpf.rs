@@ -36,7 +36,8 @@ mod tests {
 
     /// Two pictures: the first of 1000 bytes, the second of 50 bytes at 900.
     fn index() -> Vec<u8> {
-        let entry = |size: u32, offset: u32| [&[0; 4], &size.to_be_bytes()[..], &offset.to_be_bytes(), &[0; 4]].concat();
+        let entry =
+            |size: u32, offset: u32| [&[0; 4], &size.to_be_bytes()[..], &offset.to_be_bytes(), &[0; 4]].concat();
         let head = b"MM\0*\0\0\0\x08\0\x01\xb0\x02\0\x07\0\0\0\x20\0\0\0\x1a\0\0\0\0";
         [TAG, head, &entry(1000, 0), &entry(50, 900)].concat()
     }

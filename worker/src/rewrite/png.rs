@@ -16,8 +16,7 @@ const XMP: &[u8] = b"XML:com.adobe.xmp";
 /// What an sRGB chunk says first: the rendering intent, here perceptual.
 const SRGB_DATA: &[u8] = &[0];
 /// Chunks that `Strip::All` leaves: pixels, their transparency and depth, animation, light levels.
-const ESSENTIAL: [&[u8; 4]; 9] =
-    [b"tRNS", b"sBIT", b"bKGD", b"acTL", b"fcTL", b"fdAT", b"mDCV", b"cLLI", b"sPLT"];
+const ESSENTIAL: [&[u8; 4]; 9] = [b"tRNS", b"sBIT", b"bKGD", b"acTL", b"fcTL", b"fdAT", b"mDCV", b"cLLI", b"sPLT"];
 
 struct Plan<'r, 'a> {
     repaired: &'r Repaired<'a>,
@@ -51,7 +50,9 @@ pub fn rewrite<'a>(repaired: &Repaired<'a>, strip: Strip) -> Rewritten<'a> {
             plan.write(*b"sRGB", SRGB_DATA);
         }
     }
-    if strip == Strip::All {
+    // Where IEND was not reached, what follows may still be needed for the pixels.
+    let ended = chunks.last().is_some_and(|chunk| chunk.kind == *b"IEND");
+    if strip == Strip::All && ended {
         let tail = bytes.len() - walk.offset();
         if tail > 0 {
             plan.repairs.push(Repair::new(FindingCode::TrailingData, format!("{tail} bytes"), "removed"));
@@ -159,7 +160,8 @@ impl<'a> Plan<'_, 'a> {
         match keyword {
             b"Raw profile type exif" | b"Raw profile type APP1" => self.raw_exif(chunk),
             XMP if chunk.kind == *b"iTXt" => self.xmp(chunk),
-            b"Raw profile type xmp" | b"Raw profile type iptc" | b"Raw profile type 8bim" if self.strip != Strip::Nothing => {}
+            b"Raw profile type xmp" | b"Raw profile type iptc" | b"Raw profile type 8bim"
+                if self.strip != Strip::Nothing => {}
             b"Author" if private => {}
             _ if self.strip == Strip::All => {}
             _ => self.keep(chunk),
@@ -180,7 +182,9 @@ impl<'a> Plan<'_, 'a> {
         let block = self.repaired.container.xmp.as_ref().filter(|block| block.place == chunk.place());
         let Some(block) = block else {
             // A second packet, or one that cannot be read.
-            return if self.strip == Strip::Nothing { self.keep(chunk) };
+            return if self.strip == Strip::Nothing {
+                self.keep(chunk)
+            };
         };
         match mended_xmp(self.repaired, &block.bytes, self.strip, &mut self.repairs) {
             None => self.keep(chunk),
@@ -191,7 +195,7 @@ impl<'a> Plan<'_, 'a> {
 }
 
 fn is_ancillary([first, ..]: [u8; 4]) -> bool {
-    first & 0x20 != 0
+    first.is_ascii_lowercase()
 }
 
 fn encoded(kind: [u8; 4], data: &[u8]) -> Vec<u8> {

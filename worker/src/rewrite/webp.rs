@@ -22,12 +22,11 @@ struct Chunk<'a> {
     end: usize,
 }
 
-/// The chunks up to where the RIFF chunk ends, and where that is. A size that makes no sense says nothing.
+/// The chunks as far as they can be followed, as inspection follows them, and where they end. A RIFF size that ends
+/// before them is wrong: what inspection found behind it counts, so it belongs inside.
 fn chunks(bytes: &[u8]) -> (Vec<Chunk<'_>>, usize) {
-    let claimed = index_at(bytes, 4, Order::Little).and_then(|size| size.checked_add(8));
-    let limit = claimed.filter(|end| (12..=bytes.len()).contains(end)).unwrap_or(bytes.len());
     let (mut chunks, mut at) = (Vec::new(), 12);
-    while at < limit {
+    while at < bytes.len() {
         let read = || {
             let kind = slice(bytes, at, 4)?;
             let data = slice(bytes, at + 8, index_at(bytes, at + 4, Order::Little)?)?;
@@ -60,7 +59,8 @@ pub fn rewrite<'a>(repaired: &Repaired<'a>, strip: Strip) -> Rewritten<'a> {
     let broken = chunks.iter().any(|chunk| chunk.kind == b"ICCP") && !matches!(repaired.meaning, Meaning::Icc(_));
     let own = own_profile(repaired, broken);
     if broken || own.is_some() {
-        let says = |own: &Vec<u8>| format!("a profile of {} bytes that says {}", own.len(), repaired.meaning.description());
+        let says =
+            |own: &Vec<u8>| format!("a profile of {} bytes that says {}", own.len(), repaired.meaning.description());
         repairs.push(profile_repair(repaired, broken, &own.as_ref().map_or("removed".into(), says)));
     }
     let mut plan = Plan { repaired, strip, exif, own, flags: 0, repairs, pieces: Vec::new() };
@@ -79,7 +79,8 @@ impl<'a> Plan<'_, 'a> {
         match chunk.kind {
             b"VP8X" => {}
             b"ICCP" => {
-                let uses = matches!(self.repaired.meaning, Meaning::Icc(_)) && self.is(chunk, self.repaired.container.icc.as_ref());
+                let uses = matches!(self.repaired.meaning, Meaning::Icc(_))
+                    && self.is(chunk, self.repaired.container.icc.as_ref());
                 if uses {
                     self.keep(chunk, FLAG_ICC);
                 } else if self.repaired.container.icc.is_some() && matches!(self.repaired.meaning, Meaning::Icc(_)) {
@@ -101,10 +102,8 @@ impl<'a> Plan<'_, 'a> {
     fn keep(&mut self, chunk: &Chunk<'a>, flag: u8) {
         self.flags |= flag;
         let raw = self.repaired.opened.bytes.get(chunk.offset..chunk.end).unwrap_or_default();
+        // The last chunk of a file may lack its padding: it is still the last one, and stays as it is.
         self.pieces.push(Cow::Borrowed(raw));
-        if raw.len() % 2 == 1 {
-            self.pieces.push(Cow::Borrowed(&[0]));
-        }
     }
 
     fn write(&mut self, kind: &[u8; 4], data: &[u8], flag: u8) {

@@ -135,7 +135,8 @@ fn close_up(out: &mut [u8], tiff: &Tiff<'_>, ifd: &Ifd<'_>, gone: &[usize]) {
 fn remove_gps(out: &mut [u8], tiff: &Tiff<'_>, first: &Ifd<'_>) {
     let Some(gps) = first.find(GPS_IFD).and_then(|entry| tiff.ifd(entry.number(0)?)) else { return };
     let inner = first.find(EXIF_IFD).and_then(|entry| tiff.ifd(entry.number(0)?));
-    let kept: Vec<(usize, usize)> = first.entries.iter().chain(inner.iter().flat_map(|ifd| &ifd.entries)).flat_map(|e| spans(out, e)).collect();
+    let kept: Vec<(usize, usize)> =
+        first.entries.iter().chain(inner.iter().flat_map(|ifd| &ifd.entries)).flat_map(|e| spans(out, e)).collect();
     let tables = [Some(first), inner.as_ref()].into_iter().flatten().filter_map(table);
     let kept: Vec<(usize, usize)> = kept.into_iter().chain(tables).collect();
     let own: Vec<(usize, usize)> = gps.entries.iter().flat_map(|e| spans(out, e)).chain(table(&gps)).collect();

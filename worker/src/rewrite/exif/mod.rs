@@ -95,15 +95,22 @@ fn mend_block(bytes: &[u8], truth: Truth, repairs: &mut Vec<Repair>) -> Fate {
     }
     let built = rebuild::rebuild(bytes, truth);
     let (new, lost) = match built {
-        Some(built) if built.bytes.len() <= truth.room && self::defects(&built.bytes).is_empty() => (built.bytes, built.lost),
-        _ => (minimal(order(bytes), truth.orientation), vec!["everything but the orientation".to_owned()]),
+        Some(built) if built.is_empty => (Vec::new(), built.lost),
+        Some(built) if built.bytes.len() <= truth.room && self::defects(&built.bytes).is_empty() => {
+            (built.bytes, built.lost)
+        }
+        _ => (rebuild::minimal(order(bytes), truth.orientation), vec!["everything but the orientation".to_owned()]),
     };
     let code = broken.or_else(|| defects.first().copied());
     if let Some(code) = code {
         let lost = if lost.is_empty() { "nothing was lost".into() } else { format!("without {}", lost.join(", ")) };
         repairs.push(Repair::new(code, format!("block of {} bytes", bytes.len()), format!("built anew, {lost}")));
     }
-    if new == bytes { Fate::Keep } else { Fate::Replace(new) }
+    match new {
+        new if new.is_empty() => Fate::Drop,
+        new if new == bytes => Fate::Keep,
+        new => Fate::Replace(new),
+    }
 }
 
 /// What an inspection of this block alone calls a defect.
@@ -141,17 +148,8 @@ fn only_orientation(bytes: &[u8], orientation: u8) -> Fate {
     if orientation == 1 {
         return Fate::Drop;
     }
-    let new = minimal(order(bytes), orientation);
+    let new = rebuild::minimal(order(bytes), orientation);
     if new == bytes { Fate::Keep } else { Fate::Replace(new) }
-}
-
-/// A block that says nothing but the orientation.
-fn minimal(order: Order, orientation: u8) -> Vec<u8> {
-    let number = |value: u16| if order == Order::Big { value.to_be_bytes() } else { value.to_le_bytes() };
-    let head: &[u8] = if order == Order::Big { b"MM\0*\0\0\0\x08" } else { b"II*\0\x08\0\0\0" };
-    let count: &[u8] = if order == Order::Big { &[0, 0, 0, 1] } else { &[1, 0, 0, 0] };
-    let fields = [number(1), number(0x0112), number(3)].concat();
-    [head, &fields, count, &number(orientation.into()), &[0; 6]].concat()
 }
 
 /// The byte order of a block that begins with one; big where it does not.

@@ -23,6 +23,7 @@ const OFFSETS: [u16; 7] = [0x0111, 0x0117, 0x0144, 0x0145, 0x014a, 0x0190, 0x829
 const SELF_CONTAINED: [&[u8]; 5] = [b"Apple iOS\0", b"Nikon\0\x02", b"FUJIFILM", b"OLYMPUS\0II", b"OM SYSTEM\0"];
 const SHORT: u16 = 3;
 const LONG: u16 = 4;
+const RATIONAL: u16 = 5;
 
 /// A block that was built.
 #[derive(Debug)]
@@ -31,6 +32,8 @@ pub struct Built {
     pub bytes: Vec<u8>,
     /// What could not be taken over, in words.
     pub lost: Vec<String>,
+    /// Whether it says nothing at all.
+    pub is_empty: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -67,9 +70,28 @@ pub fn rebuild(bytes: &[u8], truth: Truth) -> Option<Built> {
         exif.insert(COLOR_SPACE, number(order, SHORT, value.into()));
     }
     correct_size(&mut exif, truth, order);
+    let is_empty = zeroth.is_empty() && exif.is_empty() && gps.is_empty() && thumbnail.is_none();
     let mut writer = Writer { order, out: Vec::new() };
     writer.block(zeroth, exif, gps, interop.unwrap_or_default(), thumbnail);
-    Some(Built { bytes: writer.out, lost: reader.lost })
+    Some(Built { bytes: writer.out, lost: reader.lost, is_empty })
+}
+
+/// A block that says nothing but the orientation, with the tags that EXIF wants in every IFD0 (CIPA DC-008 4.6.8):
+/// 72 pixels per inch where nobody knows, and centred chroma.
+pub fn minimal(order: Order, orientation: u8) -> Vec<u8> {
+    let inch = [number(order, LONG, 72).value, number(order, LONG, 1).value].concat();
+    let resolution = || Field { kind: RATIONAL, count: 1, value: inch.clone() };
+    let short = |value| number(order, SHORT, value);
+    let fields = Fields::from([
+        (ORIENTATION, short(orientation.into())),
+        (0x011a, resolution()),
+        (0x011b, resolution()),
+        (0x0128, short(2)),
+        (0x0213, short(1)),
+    ]);
+    let mut writer = Writer { order, out: Vec::new() };
+    writer.block(fields, Fields::new(), Fields::new(), Fields::new(), None);
+    writer.out
 }
 
 fn correct_size(exif: &mut Fields, truth: Truth, order: Order) {

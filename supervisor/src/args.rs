@@ -5,9 +5,11 @@ use std::path::PathBuf;
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
 
 mod queue;
+mod repair;
 mod verdict;
 
 pub use queue::{JobsArgs, JobsCommand, ServeArgs, StatusArgs, SubmitArgs};
+pub use repair::{RepairArgs, StripArg};
 pub use verdict::{ExplainArgs, InspectArgs};
 
 /// The command line.
@@ -25,6 +27,8 @@ Examples:
   refmill run photos/ --recipe flux --out t    every image in a folder and the folders in it
   refmill run '*.heic' --no-tensors --json     repaired images only, one JSON report a line
   curl -s URL | refmill run - --out - > x.safetensors
+  refmill repair photos/ --out fixed           metadata made right, coded pixels untouched
+  refmill repair photo.jpg --in-place --strip gps
   refmill repair photo.jpg --convert --png fixed.png --report fixed.json
   refmill inspect photos/                      what is wrong with each; no pixel is decoded
   refmill explain icc_truncated
@@ -39,7 +43,7 @@ Exit codes: 0 every image was processed, 1 some failed, 2 the command line canno
 pub enum Command {
     /// Process images: repaired image, tensors and report for each
     Run(RunArgs),
-    /// Repair one image: upright sRGB PNG and report, no tensors
+    /// Make metadata right without touching coded pixels, or convert to upright sRGB PNG; no tensors
     Repair(RepairArgs),
     /// Say what is wrong with images, and decode none
     Inspect(InspectArgs),
@@ -94,26 +98,6 @@ pub struct RunArgs {
     /// Replace files that refmill did not make
     #[arg(long)]
     pub force: bool,
-    /// What repair and run have in common.
-    #[command(flatten)]
-    pub shared: SharedArgs,
-}
-
-/// `refmill repair`.
-#[derive(Debug, ClapArgs)]
-pub struct RepairArgs {
-    /// The image, or `-` for standard input
-    #[arg(value_name = "FILE")]
-    pub file: PathBuf,
-    /// Convert the pixels to upright sRGB (the one kind of repair so far)
-    #[arg(long, required = true)]
-    pub convert: bool,
-    /// Where the repaired image goes, replacing what is there; `-` for standard output
-    #[arg(long, value_name = "OUT.png")]
-    pub png: PathBuf,
-    /// Where the report goes, replacing what is there
-    #[arg(long, value_name = "OUT.json")]
-    pub report: Option<PathBuf>,
     /// What repair and run have in common.
     #[command(flatten)]
     pub shared: SharedArgs,

@@ -11,6 +11,8 @@ pub const IMAGE: &str = ".png";
 pub const TENSORS: &str = ".safetensors";
 /// As [`IMAGE`].
 pub const REPORT: &str = ".report.json";
+/// Endings of files that were repaired without converting them, by their format.
+pub const REPAIRED: &[&str] = &[".jpg", ".png", ".webp", ".tif", ".gif", ".bmp", ".avif", ".heic"];
 
 /// The names, in the order of `relative`, which are the inputs' paths below the folders that were named.
 ///
@@ -18,6 +20,13 @@ pub const REPORT: &str = ".report.json";
 /// its whole name; where that is not enough, by its path with `__` for `/`; at last by a number.
 #[must_use]
 pub fn plan(relative: &[PathBuf], out: &Path, inputs: &HashSet<PathBuf>) -> Vec<OsString> {
+    plan_with(relative, out, inputs, &[IMAGE, TENSORS, REPORT])
+}
+
+/// As [`plan`], for artifacts with these endings.
+#[must_use]
+pub fn plan_with(relative: &[PathBuf], out: &Path, inputs: &HashSet<PathBuf>, endings: &[&str]) -> Vec<OsString> {
+    let hits = |name: &OsStr| hits(name, out, inputs, endings);
     let candidates: Vec<[OsString; 3]> = relative.iter().map(|path| candidates(path)).collect();
     let mut wanted: HashMap<&OsStr, usize> = HashMap::new();
     for [stem, name, path] in &candidates {
@@ -28,9 +37,8 @@ pub fn plan(relative: &[PathBuf], out: &Path, inputs: &HashSet<PathBuf>) -> Vec<
     let mut taken = HashSet::new();
     let mut names = Vec::with_capacity(relative.len());
     for choices in &candidates {
-        let alone = |name: &&OsString| wanted.get(name.as_os_str()) == Some(&1) && !hits(name, out, inputs);
-        let name =
-            choices.iter().find(alone).cloned().unwrap_or_else(|| numbered(choices, &taken, &wanted, out, inputs));
+        let alone = |name: &&OsString| wanted.get(name.as_os_str()) == Some(&1) && !hits(name);
+        let name = choices.iter().find(alone).cloned().unwrap_or_else(|| numbered(choices, &taken, &wanted, hits));
         taken.insert(name.clone());
         names.push(name);
     }
@@ -56,22 +64,20 @@ fn numbered(
     [_, _, path]: &[OsString; 3],
     taken: &HashSet<OsString>,
     wanted: &HashMap<&OsStr, usize>,
-    out: &Path,
-    inputs: &HashSet<PathBuf>,
+    hits: impl Fn(&OsStr) -> bool,
 ) -> OsString {
     let named = |number: u64| {
         let mut name = path.clone();
         name.push(format!("-{number}"));
         name
     };
-    let free =
-        |name: &OsString| !taken.contains(name) && !wanted.contains_key(name.as_os_str()) && !hits(name, out, inputs);
+    let free = |name: &OsString| !taken.contains(name) && !wanted.contains_key(name.as_os_str()) && !hits(name);
     (1..u64::MAX).map(named).find(free).unwrap_or_else(|| path.clone())
 }
 
 /// Whether an artifact of this name would take an input's place.
-fn hits(name: &OsStr, out: &Path, inputs: &HashSet<PathBuf>) -> bool {
-    [IMAGE, TENSORS, REPORT].iter().any(|ending| inputs.contains(&file(out, name, ending)))
+fn hits(name: &OsStr, out: &Path, inputs: &HashSet<PathBuf>, endings: &[&str]) -> bool {
+    endings.iter().any(|ending| inputs.contains(&file(out, name, ending)))
 }
 
 /// The path of one artifact.

@@ -14,7 +14,9 @@ use serde::{Deserialize, Serialize};
 use tempfile::NamedTempFile;
 
 use crate::memory::OutputRegion;
-use crate::naming::{IMAGE, REPORT, TENSORS};
+use crate::naming::{IMAGE, REPAIRED, REPORT, TENSORS};
+
+mod in_place;
 
 /// Longest report that is read back, in bytes.
 const MAX_REPORT_BYTES: u64 = 1 << 20;
@@ -24,6 +26,15 @@ const MAX_REPORT_BYTES: u64 = 1 << 20;
 pub enum Target {
     /// A file.
     File(PathBuf),
+    /// A file of this name with the ending of the content's format, which is known once there is a report.
+    ByFormat(PathBuf),
+    /// The input's own place, where the content is another; the input as it was goes to `backup`.
+    InPlace {
+        /// The input.
+        path: PathBuf,
+        /// Never replaced.
+        backup: PathBuf,
+    },
     /// Standard output.
     Stdout,
 }
@@ -58,10 +69,13 @@ impl Outputs {
     }
 
     fn files(&self) -> impl Iterator<Item = &PathBuf> {
-        [&self.image, &self.tensors, &self.before, &self.after].into_iter().flatten().filter_map(|target| match target {
-            Target::File(path) => Some(path),
-            Target::Stdout => None,
-        })
+        [&self.image, &self.tensors, &self.before, &self.after].into_iter().flatten().filter_map(
+            |target| match target {
+                Target::File(path) => Some(path),
+                // An input is no file of ours, and no stale one either.
+                Target::ByFormat(_) | Target::InPlace { .. } | Target::Stdout => None,
+            },
+        )
     }
 
     /// Whether everything may be written where it is to go.
@@ -90,9 +104,12 @@ pub fn is_ours(path: &Path) -> bool {
     if name.ends_with(REPORT) {
         return read_report(path).is_some();
     }
-    let Some(stem) = [IMAGE, TENSORS].iter().find_map(|ending| name.strip_suffix(ending)) else { return false };
+    let mut endings = [IMAGE, TENSORS].iter().chain(REPAIRED);
+    let Some(stem) = endings.find_map(|ending| name.strip_suffix(ending)) else { return false };
     let names_it = |report: Report| {
-        report.artifacts.iter().any(|artifact| Path::new(&artifact.path).file_name() == path.file_name())
+        // A file that was repaired in place is still the user's.
+        let made = report.artifacts.iter().filter(|artifact| artifact.path != report.source.name);
+        made.map(|artifact| Path::new(&artifact.path)).any(|made| made.file_name() == path.file_name())
     };
     read_report(&path.with_file_name(format!("{stem}{REPORT}"))).is_some_and(names_it)
 }
@@ -111,6 +128,14 @@ fn read_report(path: &Path) -> Option<Report> {
 /// failure to write becomes the report's own failure.
 #[must_use]
 pub fn publish(outputs: &Outputs, mut report: Report, region: Option<&OutputRegion>) -> Report {
+    let outputs = &match outputs.by_format(&report) {
+        Ok(outputs) => outputs,
+        Err(failure) => {
+            // What stands in the way is not ours: nothing is written, not even the report.
+            report.reject(failure);
+            return report;
+        }
+    };
     // Judged before the report that says so is replaced.
     let own = outputs.files().filter(|path| outputs.force || is_ours(path));
     let stale: Vec<PathBuf> = own.chain(outputs.stale.iter().filter(|path| is_ours(path))).cloned().collect();
@@ -144,6 +169,7 @@ fn artifacts(outputs: &Outputs, report: &mut Report, region: Option<&OutputRegio
     }
     let region = region.ok_or_else(|| Failure::new(Code::Internal, "artifacts without the memory that holds them"))?;
     let mut staged = Vec::new();
+    let original = report.source.blake3.clone();
     for artifact in &mut report.artifacts {
         let Some(target) = outputs.target(artifact.kind) else {
             return Err(Failure::new(Code::Internal, "artifact without a place to go"));
@@ -162,6 +188,15 @@ fn artifacts(outputs: &Outputs, report: &mut Report, region: Option<&OutputRegio
                 artifact.path = path.display().to_string();
                 staged.push((file, path));
             }
+            Target::InPlace { path, backup } => {
+                let mut file = beside(path).map_err(|error| unwritable(path, &error))?;
+                artifact.blake3 = copy(&mut file).map_err(|error| unwritable(path, &error))?;
+                artifact.path = path.display().to_string();
+                if artifact.blake3 != original {
+                    in_place::replace(file, path, backup, &original)?;
+                }
+            }
+            Target::ByFormat(_) => return Err(Failure::new(Code::Internal, "artifact of an unknown format")),
         }
         // It lay there; now it lies at `path`.
         artifact.offset = 0;

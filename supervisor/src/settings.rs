@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use refmill::job::{ColourOptions, ImageWanted, Intent};
 use refmill::limits::Limits;
 
-use crate::args::{DeviceArg, IntentArg, RepairArgs, RunArgs, SharedArgs};
+use crate::args::{DeviceArg, IntentArg, RunArgs, SharedArgs};
 use crate::devices::{self, Choice, DeviceError, GpuUuid, Wish};
 use crate::limits::{self, LimitError};
 use crate::policy::{self, PolicyError};
@@ -18,9 +18,11 @@ use crate::recipe::{self, LoadError};
 
 mod inspect;
 mod queue;
+mod repair;
 
 pub use inspect::InspectSettings;
 pub use queue::{ServeSettings, SubmitSettings};
+pub use repair::{Place, RepairSettings};
 
 /// Why the command line cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -40,6 +42,12 @@ pub enum SettingsError {
     /// Nothing would be written to standard output.
     #[error("--out - writes tensors, or with --no-tensors the image; with --no-image too it has nothing to write")]
     NothingToWrite,
+    /// The ending of backups cannot be one.
+    #[error("--backup is `{suffix}`, it takes an ending such as .orig")]
+    Backup {
+        /// As typed.
+        suffix: String,
+    },
     /// This program's own place is not known.
     #[error("cannot find refmill-worker beside this program: {0}; name it with --worker PATH")]
     OwnPlace(#[source] std::io::Error),
@@ -88,23 +96,6 @@ pub struct RunSettings {
     pub voice: Voice,
 }
 
-/// `refmill repair`, checked.
-#[derive(Debug)]
-pub struct RepairSettings {
-    /// As typed.
-    pub file: PathBuf,
-    /// What is wanted of it.
-    pub order: Order,
-    /// Where the image goes; `-` is standard output.
-    pub png: PathBuf,
-    /// Where the report goes.
-    pub report: Option<PathBuf>,
-    /// How the worker is started.
-    pub plan: WorkerPlan,
-    /// Who hears what.
-    pub voice: Voice,
-}
-
 impl RunSettings {
     /// Checks what was typed.
     ///
@@ -130,27 +121,6 @@ impl RunSettings {
             plan: worker_plan(args.shared.worker, device, &limits)?,
             workers: args.workers.map(usize::from),
             voice: Voice { json: args.json, quiet: args.shared.quiet },
-        })
-    }
-}
-
-impl RepairSettings {
-    /// Checks what was typed.
-    ///
-    /// # Errors
-    /// [`SettingsError`]
-    pub fn new(args: RepairArgs) -> Result<Self, SettingsError> {
-        let limits = limits::parse(&args.shared.limits)?;
-        let policy = policy::parse(args.shared.strict, &args.shared.policies)?;
-        let colour = colour(&args.shared);
-        let device = Choice::cpu("repair derives no tensors");
-        Ok(Self {
-            file: args.file,
-            order: Order { policy, ..Order::new(ImageWanted::ConvertedPng, None, colour, limits) },
-            png: args.png,
-            report: args.report,
-            plan: worker_plan(args.shared.worker, device, &limits)?,
-            voice: Voice { json: false, quiet: args.shared.quiet },
         })
     }
 }

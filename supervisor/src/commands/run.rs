@@ -73,7 +73,7 @@ fn into_folder(settings: &RunSettings, inputs: &[Input], out: &Path) -> Result<V
 }
 
 /// The folder entries that inputs are read through: what must not be written over. A link counts, and its target.
-fn places(inputs: &[Input]) -> HashSet<PathBuf> {
+pub(super) fn places(inputs: &[Input]) -> HashSet<PathBuf> {
     let entry = |path: &Path| Some(path.parent()?.canonicalize().ok()?.join(path.file_name()?));
     let named = inputs.iter().filter_map(|input| input.origin.path());
     let entries = named.filter_map(|path| entry(&std::path::absolute(path).ok()?));

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::cell::RefCell;
 use std::fs::File;
+use std::os::unix::fs::FileExt;
 
 use refmill::failure::{Blame, Failure};
 use refmill::job::{ColourOptions, Depth, ImageWanted, Job, Strip};
@@ -15,7 +16,7 @@ use refmill_worker::container::{self, Block};
 use refmill_worker::device::{Device, Wanted};
 use refmill_worker::open::Opened;
 use refmill_worker::pipeline::Pipeline;
-use refmill_worker::{exif, icc, inspect, open, repair, rewrite};
+use refmill_worker::{exif, icc, inspect, repair};
 
 /// Limits that keep one run short.
 fn limits() -> Limits {
@@ -71,34 +72,54 @@ pub fn icc(bytes: &[u8]) {
     }
 }
 
-/// Repairs without loss: what comes out is read again, has no defect that can be mended, and needs nothing more.
+/// Repairs without loss: what comes out is repaired again, and the second repair changes nothing.
 pub fn rewrite(bytes: &[u8]) {
     let Some(once) = rewritten(bytes) else { return };
     let twice = rewritten(&once).expect("a repaired file is read again");
     assert!(once == twice, "a second repair changes something");
 }
 
+/// The repaired file, as a job makes it; `None` where the job rejects its input.
 fn rewritten(bytes: &[u8]) -> Option<Vec<u8>> {
-    let limits = limits();
-    let opened = open::open(bytes, &limits).ok()?;
-    let mut findings = Vec::new();
-    let inspected = inspect::inspect(opened, "", &limits, &mut findings).ok()?;
-    let repaired = repair::repair(inspected, &mut findings, &mut Vec::new());
-    let mut out = Vec::new();
-    match rewrite::lossless(&repaired, Strip::Nothing, &mut out) {
-        Ok(_) => Some(out),
-        Err(failure) => {
-            blameless(&failure);
-            None
-        }
-    }
+    with_pipeline(|pipeline, region| {
+        let job = Job { image: ImageWanted::Lossless, recipe: None, ..job(bytes) };
+        let report = pipeline.run(&job, bytes, region);
+        report.error.iter().for_each(blameless);
+        let artifact = report.artifacts.first()?;
+        let mut file = vec![0; usize::try_from(artifact.bytes).expect("within the limits")];
+        region.read_exact_at(&mut file, artifact.offset).expect("the artifact lies in the region");
+        Some(file)
+    })
 }
 
 /// Runs a whole job: what is not rejected has its artifacts, what is has a reason that is the input's own.
 pub fn process(bytes: &[u8]) {
+    with_pipeline(|pipeline, region| {
+        let report = pipeline.run(&job(bytes), bytes, region);
+        match (&report.error, report.outcome) {
+            (Some(failure), Outcome::Reject) => blameless(failure),
+            (None, Outcome::Ok | Outcome::OkWithRepair) => assert_eq!(report.artifacts.len(), 2),
+            _ => panic!("outcome {:?} with error {:?}", report.outcome, report.error),
+        }
+    });
+}
+
+/// One pipeline and one output region for all runs, as a worker has them.
+fn with_pipeline<T>(run: impl FnOnce(&mut Pipeline, &File) -> T) -> T {
     thread_local! {
         static WORK: RefCell<Option<(Pipeline, File)>> = const { RefCell::new(None) };
     }
+    WORK.with_borrow_mut(|work| {
+        let (pipeline, region) = work.get_or_insert_with(|| {
+            let device = Device::start(Wanted::Cpu, None).expect("the CPU starts");
+            (Pipeline::new(device), tempfile::tempfile().expect("a file for the output"))
+        });
+        run(pipeline, region)
+    })
+}
+
+/// A job for image and one tensor.
+fn job(bytes: &[u8]) -> Job {
     let spec = TensorSpec {
         name: "t".into(),
         size: Size::Cover { width: 32, height: 24 },
@@ -107,7 +128,7 @@ pub fn process(bytes: &[u8]) {
         dtype: Dtype::F16,
         normalise: Normalise::Range { min: -1.0, max: 1.0 },
     };
-    let job = Job {
+    Job {
         id: 1,
         input_len: bytes.len() as u64,
         extension: String::new(),
@@ -119,19 +140,7 @@ pub fn process(bytes: &[u8]) {
         recipe: Some(Recipe { name: "fuzz".into(), background: [255; 3], tensors: vec![spec] }),
         colour: ColourOptions::default(),
         limits: limits(),
-    };
-    WORK.with_borrow_mut(|work| {
-        let (pipeline, region) = work.get_or_insert_with(|| {
-            let device = Device::start(Wanted::Cpu, None).expect("the CPU starts");
-            (Pipeline::new(device), tempfile::tempfile().expect("a file for the output"))
-        });
-        let report = pipeline.run(&job, bytes, region);
-        match (&report.error, report.outcome) {
-            (Some(failure), Outcome::Reject) => blameless(failure),
-            (None, Outcome::Ok | Outcome::OkWithRepair) => assert_eq!(report.artifacts.len(), 2),
-            _ => panic!("outcome {:?} with error {:?}", report.outcome, report.error),
-        }
-    });
+    }
 }
 
 /// Decodes one frame: what decodes encodes again.

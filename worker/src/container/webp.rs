@@ -26,7 +26,7 @@ pub fn read<'a>(bytes: &'a [u8], limits: &Limits) -> Result<Container<'a>, Failu
     while let Some((kind, data)) = chunk(bytes, at) {
         let place = format!("{} at byte {at}", printable(kind));
         match kind {
-            b"VP8X" => {
+            b"VP8X" if at == 12 => {
                 flags = u8_at(data, 0);
                 container.header.alpha = flags.is_some_and(|flags| flags & FLAG_ALPHA != 0);
                 set_size(&mut container.header, size24(data, 4), size24(data, 7));
@@ -165,6 +165,14 @@ mod tests {
         assert_eq!((container.cut, container.findings[0].code), (None, FindingCode::TrailingData));
         file[4] += 5;
         assert!(read(&file, &Limits::default()).unwrap().cut.is_some());
+    }
+
+    #[test]
+    fn late_header_chunk_says_nothing() {
+        let late = [0x20, 0, 0, 0, 9, 0, 0, 9, 0, 0];
+        let file = webp(&[(b"VP8L", LOSSLESS_2X3), (b"VP8X", &late)]);
+        let container = read(&file, &Limits::default()).unwrap();
+        assert_eq!((container.header.width, container.header.height), (2, 3));
     }
 
     #[test]

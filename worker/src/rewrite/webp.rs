@@ -15,6 +15,9 @@ const FLAG_ALPHA: u8 = 0x10;
 const FLAG_EXIF: u8 = 0x08;
 const FLAG_XMP: u8 = 0x04;
 
+/// Where the first chunk stands. A VP8X anywhere else says nothing, and stays where it is.
+const FIRST: usize = 12;
+
 struct Chunk<'a> {
     kind: &'a [u8],
     data: &'a [u8],
@@ -77,7 +80,7 @@ pub fn rewrite<'a>(repaired: &Repaired<'a>, strip: Strip) -> Rewritten<'a> {
 impl<'a> Plan<'_, 'a> {
     fn take(&mut self, chunk: &Chunk<'a>) {
         match chunk.kind {
-            b"VP8X" => {}
+            b"VP8X" if chunk.offset == FIRST => {}
             b"ICCP" => {
                 let uses = matches!(self.repaired.meaning, Meaning::Icc(_))
                     && self.is(chunk, self.repaired.container.icc.as_ref());
@@ -133,7 +136,7 @@ impl<'a> Plan<'_, 'a> {
 
     /// The RIFF header, VP8X with true flags where it is needed, and the rest.
     fn finish(mut self, chunks: &[Chunk<'a>], tail: &'a [u8]) -> Rewritten<'a> {
-        let old = chunks.iter().find(|chunk| chunk.kind == b"VP8X").filter(|chunk| chunk.data.len() >= 10);
+        let old = chunks.first().filter(|chunk| chunk.kind == b"VP8X" && chunk.data.len() >= 10);
         let told = FLAG_ICC | FLAG_EXIF | FLAG_XMP;
         let extended = match old {
             Some(old) => {

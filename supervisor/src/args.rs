@@ -80,15 +80,9 @@ pub struct RunArgs {
     /// One report a line on standard output, as JSON (with `--out -` on standard error)
     #[arg(long)]
     pub json: bool,
-    /// Worker processes [default: one per core on the CPU, one on a GPU]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
-    pub workers: Option<u16>,
-    /// Where tensors are derived; `auto` takes a GPU where one is listed, and says why
-    #[arg(long, value_enum, default_value_t = DeviceArg::Auto)]
-    pub device: DeviceArg,
-    /// The GPU or MIG instance, as `nvidia-smi -L` lists it (GPU-... or MIG-...); implies --device cuda
-    #[arg(long, value_name = "UUID")]
-    pub gpu: Option<String>,
+    /// Where the work is done.
+    #[command(flatten)]
+    pub place: PlaceArgs,
     /// Write no repaired image
     #[arg(long)]
     pub no_image: bool,
@@ -127,6 +121,20 @@ pub struct SharedArgs {
     /// Say nothing but failures on standard error
     #[arg(long, short)]
     pub quiet: bool,
+}
+
+/// Where the work is done: what `run` and `serve` have in common.
+#[derive(Debug, ClapArgs)]
+pub struct PlaceArgs {
+    /// Worker processes [default: one per core on the CPU, one on a GPU]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
+    pub workers: Option<u16>,
+    /// Where tensors are derived; `auto` takes a GPU where one is listed, and says why
+    #[arg(long, value_enum, default_value_t = DeviceArg::Auto)]
+    pub device: DeviceArg,
+    /// The GPU or MIG instance, as `nvidia-smi -L` lists it (GPU-... or MIG-...); implies --device cuda
+    #[arg(long, value_name = "UUID")]
+    pub gpu: Option<String>,
 }
 
 /// `--device`.

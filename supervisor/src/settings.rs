@@ -112,14 +112,14 @@ impl RunSettings {
         let image = if args.no_image || one_only { ImageWanted::No } else { ImageWanted::ConvertedPng };
         let limits = limits::parse(&args.shared.limits)?;
         let policy = policy::parse(args.shared.strict, &args.shared.policies)?;
-        let device = device(args.device, args.gpu.as_deref(), recipe.is_some())?;
+        let device = device(args.place.device, args.place.gpu.as_deref(), recipe.is_some())?;
         Ok(Self {
             inputs: args.inputs,
             order: Order { policy, ..Order::new(image, recipe, colour(&args.shared), limits) },
             destination,
             force: args.force,
             plan: worker_plan(args.shared.worker, device, &limits)?,
-            workers: args.workers.map(usize::from),
+            workers: args.place.workers.map(usize::from),
             voice: Voice { json: args.json, quiet: args.shared.quiet },
         })
     }

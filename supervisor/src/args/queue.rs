@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-use super::DeviceArg;
+use super::PlaceArgs;
 use crate::queue::State;
 
 /// `refmill submit`.
@@ -113,15 +113,9 @@ pub struct ServeArgs {
     /// The queue, made where it is not there; one supervisor serves it
     #[arg(long, default_value = "refmill.db", value_name = "FILE")]
     pub queue: PathBuf,
-    /// Worker processes [default: one per core on the CPU, one on a GPU]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
-    pub workers: Option<u16>,
-    /// Where tensors are derived; `auto` takes a GPU where one is listed, and says why
-    #[arg(long, value_enum, default_value_t = DeviceArg::Auto)]
-    pub device: DeviceArg,
-    /// The GPU or MIG instance, as `nvidia-smi -L` lists it (GPU-... or MIG-...); implies --device cuda
-    #[arg(long, value_name = "UUID")]
-    pub gpu: Option<String>,
+    /// Where the work is done.
+    #[command(flatten)]
+    pub place: PlaceArgs,
     /// End once no job is queued or leased; exit code 1 where one was buried
     #[arg(long)]
     pub drain: bool,

@@ -83,12 +83,12 @@ impl ServeSettings {
     /// # Errors
     /// [`SettingsError`]
     pub fn new(args: ServeArgs) -> Result<Self, SettingsError> {
-        let device = device(args.device, args.gpu.as_deref(), true)?;
+        let device = device(args.place.device, args.place.gpu.as_deref(), true)?;
         let [done_ms, dead_ms] = [args.keep_done, args.keep_dead].map(|days| i64::from(days).saturating_mul(DAY_MS));
         Ok(Self {
             queue: args.queue,
             plan: worker_plan(args.worker, device, &Limits::default())?,
-            workers: args.workers.map(usize::from),
+            workers: args.place.workers.map(usize::from),
             drain: args.drain,
             grace: Duration::from_secs(args.grace.into()),
             lease_ms: args.lease.saturating_mul(1_000),

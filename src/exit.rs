@@ -13,6 +13,9 @@ pub enum ExitCode {
     NothingDone,
     /// refmill itself could not work: no worker could be started.
     Broken,
+    /// Submission: not all was taken, since the tenant has as many jobs queued as it may have; the rest can be
+    /// submitted again later.
+    QueueFull,
     /// Inspection: no image has anything above an informative finding.
     Sound,
     /// Inspection: the worst that was found is a defect.
@@ -31,6 +34,7 @@ impl ExitCode {
             Self::Usage => 2,
             Self::NothingDone | Self::Rejected => 3,
             Self::Broken => 4,
+            Self::QueueFull => 5,
         }
     }
 }

@@ -43,6 +43,12 @@ pub enum Code {
     Truncated,
     /// A limit of [`crate::limits::Limits`] does not hold.
     OverLimit,
+    /// Nobody of the tenant's name may have jobs in the queue.
+    TenantUnknown,
+    /// The tenant has as many jobs in the queue as it may have.
+    QueueFull,
+    /// The job may need more device memory than its tenant may have.
+    OverQuota,
     /// The policy says `reject` for a finding that was made.
     PolicyReject,
     /// The pixels could not be converted to sRGB.
@@ -73,7 +79,7 @@ impl Code {
             }
             Self::Unreadable | Self::Tensor => Blame::Input,
             Self::Unsupported => Blame::Unsupported,
-            Self::OverLimit => Blame::Limits,
+            Self::OverLimit | Self::TenantUnknown | Self::QueueFull | Self::OverQuota => Blame::Limits,
             Self::Device => Blame::Device,
             Self::Unwritable | Self::WorkerCrashed | Self::WorkerProtocol | Self::Internal => Blame::Internal,
         }
@@ -89,6 +95,9 @@ impl Code {
             Self::Corrupt => "corrupt",
             Self::Truncated => "truncated",
             Self::OverLimit => "over_limit",
+            Self::TenantUnknown => "tenant_unknown",
+            Self::QueueFull => "queue_full",
+            Self::OverQuota => "over_quota",
             Self::PolicyReject => "policy_reject",
             Self::Colour => "colour",
             Self::Tensor => "tensor",

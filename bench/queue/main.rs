@@ -1,5 +1,6 @@
-//! How many jobs a second a queue takes, gives and ends: `queue_rate [JOBS] [THREADS]`. One connection for all
-//! threads, as a server has it; reports of 3 KB; the file in the working folder.
+//! How many jobs a second a queue takes, gives and ends: `queue_rate [JOBS] [THREADS] [TENANTS]`. One connection for
+//! all threads, as a server has it; jobs in turn of every tenant, weights from 1 to 5, every second one guaranteed;
+//! reports of 3 KB; the file in the working folder.
 #![allow(clippy::unwrap_used, clippy::cast_precision_loss, reason = "a bench that fails says so")]
 
 use std::path::Path;
@@ -7,24 +8,27 @@ use std::thread;
 use std::time::Instant;
 
 use refmill_supervisor::queue::sqlite::Durability;
-use refmill_supervisor::queue::{NewJob, Queue, SqliteQueue};
+use refmill_supervisor::queue::tenant::Class;
+use refmill_supervisor::queue::{NewJob, Queue, SqliteQueue, Tenant};
 
 const REPORT: usize = 3_000;
 
 fn main() {
     let number = |place: usize, usual: usize| std::env::args().nth(place).map_or(usual, |text| text.parse().unwrap());
-    let (jobs, threads) = (number(1, 20_000), number(2, 4));
+    let (jobs, threads, tenants) = (number(1, 100_000), number(2, 4), number(3, 20));
     let folder = tempfile::tempdir_in(".").unwrap();
     let path = folder.path().join("bench.db");
+    SqliteQueue::open(&path, Durability::Process, true).unwrap().set_tenants(&terms(tenants)).unwrap();
     // A commit that survives a power cut waits for the disk: few are enough to tell.
     let durable = jobs.div_ceil(20);
-    let full = rate(durable, || put(&path, Durability::Full, 0..durable));
-    let process = rate(jobs, || put(&path, Durability::Process, durable..durable + jobs));
+    let full = rate(durable, || put(&path, Durability::Full, tenants, 0..durable));
+    let process = rate(jobs - durable, || put(&path, Durability::Process, tenants, durable..jobs));
     let report = "x".repeat(REPORT);
     let queue = SqliteQueue::open(&path, Durability::Process, false).unwrap();
-    let finished = rate(durable + jobs, || {
+    let finished = rate(jobs, || {
         thread::scope(|scope| (0..threads).for_each(|_| drop(scope.spawn(|| finish(&queue, &report)))));
     });
+    println!("{jobs} jobs of {tenants} tenants");
     println!("enqueue, synced to disk      {full:>8.0} a second");
     println!("enqueue, not synced          {process:>8.0} a second");
     println!("claim and ack, {threads} threads     {finished:>8.0} pairs a second");
@@ -36,11 +40,22 @@ fn rate(count: usize, work: impl FnOnce()) -> f64 {
     count as f64 / start.elapsed().as_secs_f64()
 }
 
-fn put(path: &Path, durability: Durability, numbers: std::ops::Range<usize>) {
+fn terms(tenants: usize) -> Vec<Tenant> {
+    let class = |number| if number % 2 == 0 { Class::Guaranteed } else { Class::Burstable };
+    let weight = |number| u32::try_from(number % 5 + 1).unwrap();
+    (0..tenants).map(|number| Tenant { class: class(number), weight: weight(number), ..open(number) }).collect()
+}
+
+fn open(number: usize) -> Tenant {
+    Tenant { max_running: Some(48), device_bytes: Some(12 << 30), ..Tenant::open(&format!("t{number}")) }
+}
+
+fn put(path: &Path, durability: Durability, tenants: usize, numbers: std::ops::Range<usize>) {
     let queue = SqliteQueue::open(path, durability, true).unwrap();
     for number in numbers {
         let (key, name) = (blake3::hash(&number.to_le_bytes()).to_hex().to_string(), format!("/photos/{number}.jpg"));
-        queue.enqueue(&NewJob { key, name, payload: "x".repeat(1_500), priority: 0, delay_ms: 0 }).unwrap();
+        let (tenant, payload) = (format!("t{}", number % tenants), "x".repeat(1_500));
+        queue.enqueue(&NewJob { tenant, key, name, payload, ..NewJob::default() }).unwrap();
     }
 }
 

@@ -25,7 +25,7 @@ fn main() {
 fn churn(queue: &SqliteQueue) {
     for number in 0_u64.. {
         let key = format!("{}-{number}", std::process::id());
-        let job = NewJob { key, name: "/a.jpg".into(), payload: "x".repeat(3_000), priority: 0, delay_ms: 0 };
+        let job = NewJob { key, name: "/a.jpg".into(), payload: "x".repeat(3_000), ..NewJob::default() };
         queue.enqueue(&job).unwrap();
         let Some(claimed) = queue.claim("client", 60_000).unwrap() else { continue };
         if number % 5 == 4 {

@@ -36,7 +36,7 @@ Examples:
   refmill recipe show sdxl > mine.toml
 
 Exit codes: 0 every image was processed, 1 some failed, 2 the command line cannot be used, 3 none was processed,
-4 no worker could be started.";
+4 no worker could be started, 5 the tenant has as many jobs queued as it may have.";
 
 /// The commands.
 #[derive(Debug, Subcommand)]

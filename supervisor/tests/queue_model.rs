@@ -10,20 +10,31 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 use refmill::failure::Blame;
+use refmill_supervisor::queue::share::{LEAD, UNIT};
 use refmill_supervisor::queue::sqlite::Durability;
+use refmill_supervisor::queue::tenant::Class;
 use refmill_supervisor::queue::{
-    Clock, Enqueued, Fault, JobId, Lease, NewJob, Next, Queue, QueueError, Retention, RetryPolicy, SqliteQueue, State,
-    Tally,
+    Clock, Enqueued, Fault, Filter, JobId, Lease, NewJob, Next, Queue, QueueError, Retention, RetryPolicy, SqliteQueue,
+    State, Tally, Tenant,
 };
 
 const POLICY: RetryPolicy = RetryPolicy { max_failures: 3, max_crashes: 2, max_losses: 3, base_ms: 64, most_ms: 300 };
 const LEASE: u32 = 100;
 const RETENTION: Retention = Retention { done_ms: 400, dead_ms: 700 };
 
+/// One tenant with each kind of cap, and one with none.
+fn tenants() -> [Tenant; 3] {
+    [
+        Tenant { class: Class::Guaranteed, weight: 3, max_queued: Some(4), ..Tenant::open("a") },
+        Tenant { max_running: Some(2), ..Tenant::open("b") },
+        Tenant { weight: 2, device_bytes: Some(100), ..Tenant::open("c") },
+    ]
+}
+
 /// Leases are named by how many were given before, jobs by their number: an action may name what is not there.
 #[derive(Debug, Clone)]
 enum Action {
-    Enqueue { key: u8, priority: i32, delay_ms: u32 },
+    Enqueue { key: u8, tenant: usize, need: u64, priority: i32, delay_ms: u32 },
     Claim,
     Extend(usize),
     Ack(usize),
@@ -51,8 +62,9 @@ fn action() -> impl Strategy<Value = Action> {
     let lease = 0_usize..4;
     let job = 1_i64..12;
     prop_oneof![
-        6 => (0_u8..16, -1_i32..2, prop_oneof![Just(0_u32), 1_u32..200])
-            .prop_map(|(key, priority, delay_ms)| Action::Enqueue { key, priority, delay_ms }),
+        6 => (0_u8..16, 0_usize..3, 0_u64..120, -1_i32..2, prop_oneof![Just(0_u32), 1_u32..200]).prop_map(
+            |(key, tenant, need, priority, delay_ms)| Action::Enqueue { key, tenant, need, priority, delay_ms }
+        ),
         8 => Just(Action::Claim),
         3 => lease.clone().prop_map(Action::Extend),
         4 => lease.clone().prop_map(Action::Ack),
@@ -71,6 +83,8 @@ fn action() -> impl Strategy<Value = Action> {
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Known {
     key: String,
+    tenant: String,
+    need: u64,
     priority: i32,
     state: State,
     not_before: i64,
@@ -92,6 +106,7 @@ enum Answer {
     Stale,
     Absent,
     Refused(State),
+    Shut(&'static str),
 }
 
 #[derive(Default)]
@@ -99,6 +114,8 @@ struct Model {
     jobs: BTreeMap<i64, Known>,
     last: i64,
     now: i64,
+    passes: [i64; 3],
+    clock: i64,
 }
 
 impl Model {
@@ -132,14 +149,38 @@ impl Model {
     fn claim(&mut self) -> Answer {
         let now = self.now;
         self.expire(now);
-        let due = self.jobs.iter().filter(|(_, job)| job.state == State::Queued && job.not_before <= now);
-        let Some(id) = due.max_by_key(|(id, job)| (job.priority, -**id)).map(|(id, _)| *id) else {
+        let heads: Vec<Option<(i32, i64)>> = tenants().iter().map(|tenant| self.head(tenant)).collect();
+        let raised = |place: usize| self.passes[place].max(self.clock);
+        let Some(clock) = (0..3).filter(|place| heads[*place].is_some()).map(raised).min() else {
             return Answer::Claimed(None);
         };
+        let stride = |place: usize| UNIT / i64::from(tenants()[place].weight);
+        let open = (0..3).filter(|place| raised(*place) - clock <= LEAD * stride(*place));
+        // The guaranteed one is the first.
+        let standing =
+            |place: usize| heads[place].map(|(priority, id)| (-priority, place != 0, raised(place), id, place));
+        let (.., id, place) = open.filter_map(standing).min().unwrap();
+        (self.passes[place], self.clock) = (raised(place) + stride(place), clock);
         let job = self.jobs.get_mut(&id).unwrap();
         (job.state, job.until, job.updated) = (State::Leased, Some(now + i64::from(LEASE)), now);
         (job.token, job.deliveries) = (job.token + 1, job.deliveries + 1);
         Answer::Claimed(Some(Lease { job: JobId(id), token: job.token }))
+    }
+
+    fn of<'a>(&'a self, tenant: &'a Tenant, state: State) -> impl Iterator<Item = &'a Known> {
+        self.jobs.values().filter(move |job| job.tenant == tenant.name && job.state == state)
+    }
+
+    /// The priority and number of the job that the tenant would be given.
+    fn head(&self, tenant: &Tenant) -> Option<(i32, i64)> {
+        let due = |job: &Known| job.tenant == tenant.name && job.state == State::Queued && job.not_before <= self.now;
+        let due = self.jobs.iter().filter(|(_, job)| due(job));
+        let (id, job) = due.max_by_key(|(id, job)| (job.priority, -**id))?;
+        let held = self.of(tenant, State::Leased);
+        let (count, need) = held.fold((0, job.need), |(count, need), job| (count + 1, need + job.need));
+        let over =
+            tenant.max_running.is_some_and(|most| count >= most) || tenant.device_bytes.is_some_and(|most| need > most);
+        (!over).then_some((job.priority, *id))
     }
 
     fn change(&mut self, id: i64, from: [State; 2], to: State) -> Answer {
@@ -159,9 +200,19 @@ impl Model {
         if let Some((id, known)) = self.jobs.iter().find(|(_, known)| known.key == job.key) {
             return Answer::Enqueued(Enqueued::Known(JobId(*id), known.state));
         }
+        let tenant = tenants().into_iter().find(|tenant| tenant.name == job.tenant).unwrap();
+        if tenant.device_bytes.is_some_and(|most| job.device_bytes > most) {
+            return Answer::Shut("over_quota");
+        }
+        let queued = self.of(&tenant, State::Queued).count() as u64;
+        if tenant.max_queued.is_some_and(|most| queued >= most) {
+            return Answer::Shut("queue_full");
+        }
         self.last += 1;
         let known = Known {
             key: job.key.clone(),
+            tenant: job.tenant.clone(),
+            need: job.device_bytes,
             priority: job.priority,
             state: State::Queued,
             not_before: self.now + i64::from(job.delay_ms),
@@ -239,9 +290,10 @@ fn recent(given: &[Lease], back: usize) -> Option<Lease> {
 }
 
 fn new(action: &Action) -> NewJob {
-    let Action::Enqueue { key, priority, delay_ms } = action else { panic!("{action:?}") };
-    let (key, name) = (key.to_string(), format!("/{key}"));
-    NewJob { key, name, payload: String::new(), priority: *priority, delay_ms: *delay_ms }
+    let Action::Enqueue { key, tenant, need, priority, delay_ms } = action else { panic!("{action:?}") };
+    let (key, name, tenant) = (key.to_string(), format!("/{key}"), tenants()[*tenant].name.clone());
+    let (priority, delay_ms, device_bytes) = (*priority, *delay_ms, *need);
+    NewJob { key, name, tenant, priority, delay_ms, device_bytes, ..NewJob::default() }
 }
 
 fn answer(result: Result<Answer, QueueError>) -> Answer {
@@ -250,6 +302,7 @@ fn answer(result: Result<Answer, QueueError>) -> Answer {
         Err(QueueError::Stale { .. }) => Answer::Stale,
         Err(QueueError::Absent { .. }) => Answer::Absent,
         Err(QueueError::State { state, .. }) => Answer::Refused(state),
+        Err(QueueError::Refused(refusal)) => Answer::Shut(refusal.failure().code.as_str()),
         Err(error) => panic!("{error}"),
     }
 }
@@ -275,10 +328,13 @@ fn act(queue: &impl Queue, clock: &Clock, action: &Action, given: &[Lease]) -> O
     }))
 }
 
-fn told(queue: &impl Queue) -> BTreeMap<i64, Known> {
-    let jobs = queue.list(None, JobId(0), 1_000).unwrap();
+fn told(queue: &impl Queue, needs: &BTreeMap<i64, Known>) -> BTreeMap<i64, Known> {
+    let jobs = queue.list(&Filter::default(), JobId(0), 1_000).unwrap();
     let known = |job: refmill_supervisor::queue::Job| Known {
         key: job.key,
+        // Not shown of a job; what it amounts to is compared with the tenants' own counts.
+        need: needs.get(&job.id.0).map_or(0, |known| known.need),
+        tenant: job.tenant,
         priority: job.priority,
         state: job.state,
         not_before: job.not_before,
@@ -291,6 +347,23 @@ fn told(queue: &impl Queue) -> BTreeMap<i64, Known> {
     jobs.into_iter().map(|job| (job.id.0, known(job))).collect()
 }
 
+/// What each tenant has queued and leased, and the device memory of the latter.
+type Counted = Vec<(u64, u64, u64)>;
+
+fn counted(queue: &impl Queue) -> Counted {
+    let standings = queue.tenants().unwrap();
+    standings.iter().map(|standing| (standing.queued, standing.leased, standing.device_bytes_in_use)).collect()
+}
+
+impl Model {
+    fn counted(&self) -> Counted {
+        let count = |tenant, state| self.of(tenant, state).count() as u64;
+        let need = |tenant| self.of(tenant, State::Leased).map(|job| job.need).sum();
+        let all = tenants();
+        all.iter().map(|tenant| (count(tenant, State::Queued), count(tenant, State::Leased), need(tenant))).collect()
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 96, failure_persistence: None, ..ProptestConfig::default() })]
 
@@ -300,6 +373,7 @@ proptest! {
         let clock = Clock::manual(1_000);
         let path = folder.path().join("q.db");
         let queue = SqliteQueue::open(&path, Durability::Process, true).unwrap().with(clock.clone(), POLICY);
+        queue.set_tenants(&tenants()).unwrap();
         let mut model = Model { now: 1_000, ..Model::default() };
         let mut given = Vec::new();
         for action in &actions {
@@ -309,7 +383,8 @@ proptest! {
             if let Some(Answer::Claimed(Some(lease))) = got {
                 given.push(lease);
             }
-            prop_assert_eq!(told(&queue), model.jobs.clone(), "{:?}", action);
+            prop_assert_eq!(told(&queue, &model.jobs), model.jobs.clone(), "{:?}", action);
+            prop_assert_eq!(counted(&queue), model.counted(), "{:?}", action);
         }
     }
 }

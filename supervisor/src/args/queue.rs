@@ -28,6 +28,9 @@ pub struct SubmitArgs {
     /// Write no tensors
     #[arg(long)]
     pub no_tensors: bool,
+    /// Whose jobs they become, and by whose caps and share they go [default: default]
+    #[arg(long, value_name = "NAME")]
+    pub tenant: Option<String>,
     /// Higher ones go first
     #[arg(long, default_value_t = 0, value_name = "N", allow_negative_numbers = true)]
     pub priority: i32,
@@ -70,6 +73,9 @@ pub enum JobsCommand {
         /// Only those in one state
         #[arg(long, value_enum)]
         state: Option<State>,
+        /// Only those of one tenant
+        #[arg(long, value_name = "NAME")]
+        tenant: Option<String>,
     },
     /// Show all that is known of a job
     Show {

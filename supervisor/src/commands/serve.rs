@@ -18,7 +18,7 @@ use crate::pool::{self, Ended, News};
 use crate::progress::describe;
 use crate::queue::lease::heartbeat_ms;
 use crate::queue::lock::ServeLock;
-use crate::queue::source::{QueueSource, Terms};
+use crate::queue::source::{Live, QueueSource, Terms};
 use crate::queue::sqlite::Durability;
 use crate::queue::{Clock, Queue, SqliteQueue, State};
 use crate::settings::{ServeSettings, Voice};
@@ -48,9 +48,9 @@ pub(super) fn serve(args: ServeArgs) -> Result<ExitCode, CommandError> {
         lease_ms: settings.lease_ms,
         drain: settings.drain,
         output_bytes: settings.plan.output_bytes,
-        policy: settings.policy,
     };
-    let source = QueueSource::new(&queue, terms, &asked, &say);
+    let live = Live { retry: settings.policy, ..Live::default() };
+    let source = QueueSource::new(&queue, (terms, live), &asked, &say);
     let mut teller = Teller { voice: settings.voice, buried: 0 };
     let pipe = || Stop::new().map_err(|source| CommandError::System { what: "make a pipe", source });
     let (kill, over) = (pipe()?, pipe()?);

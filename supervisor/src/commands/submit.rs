@@ -3,15 +3,16 @@
 use std::io::{self, Write};
 
 use refmill::exit::ExitCode;
-use refmill::failure::Failure;
+use refmill::failure::{Code, Failure};
 use serde::Serialize;
 
 use super::{CommandError, print};
 use crate::args::SubmitArgs;
 use crate::intake::{self, Expanded, Origin};
 use crate::progress::Tally;
+use crate::queue::spec::{self, Original};
 use crate::queue::sqlite::Durability;
-use crate::queue::{Enqueued, JobId, Queue, SqliteQueue, State, spec};
+use crate::queue::{Enqueued, JobId, Queue, QueueError, SqliteQueue, State};
 use crate::settings::SubmitSettings;
 use crate::shutdown::Stop;
 use crate::verdict::shown;
@@ -37,7 +38,7 @@ pub(super) fn submit(args: SubmitArgs) -> Result<ExitCode, CommandError> {
     // Where standard error is closed there is nobody to tell; so below.
     notes.iter().for_each(|note| drop(writeln!(io::stderr().lock(), "{}", shown(note))));
     let queue = SqliteQueue::open(&settings.queue, Durability::Full, true)?;
-    let mut tally = Tally::default();
+    let (mut tally, mut full) = (Tally::default(), false);
     for input in &inputs {
         let answer = match one(&settings, &queue, &input.origin, &stop) {
             Ok(enqueued) => {
@@ -46,13 +47,14 @@ pub(super) fn submit(args: SubmitArgs) -> Result<ExitCode, CommandError> {
             }
             Err(failure) => {
                 tally.rejected += 1;
+                full |= failure.code == Code::QueueFull;
                 let name = input.origin.name();
                 Answer { name, id: None, state: None, duplicate: false, error: Some(failure) }
             }
         };
         answer.tell(settings.json)?;
     }
-    Ok(tally.exit_code())
+    Ok(if full { ExitCode::QueueFull } else { tally.exit_code() })
 }
 
 /// Submits one input, or says why it cannot be.
@@ -68,8 +70,12 @@ fn one(
         Ok(source) => source,
         Err(source) => return Ok(Err(CommandError::System { what: "find the working folder", source })),
     };
-    let job = spec::submission(&source, input.blake3(), &settings.order, &settings.out, settings.urgency)?;
-    Ok(queue.enqueue(&job).map_err(CommandError::from))
+    let original = Original { tenant: &settings.tenant, path: &source, blake3: input.blake3() };
+    let job = spec::submission(original, &settings.order, &settings.out, settings.urgency)?;
+    match queue.enqueue(&job) {
+        Err(QueueError::Refused(refusal)) => Err(refusal.failure()),
+        answer => Ok(answer.map_err(CommandError::from)),
+    }
 }
 
 impl Answer {

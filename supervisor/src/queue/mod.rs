@@ -14,7 +14,10 @@
 //!   refmill itself are: after a pause that doubles, with jitter, a few times ([`RetryPolicy`]).
 //! - **Poison is quarantined.** A job under which workers crash, or whose holders vanish, is buried after some of them.
 //! - **The dead are kept, with the reason**, and can be given a second life ([`Queue::retry`]).
-//! - **Order**: higher priority first, then the older job; never before its time.
+//! - **Order**: of one tenant's jobs the higher priority first, then the older one; never before its time.
+//! - **Tenants share by weight.** Priority and class put a tenant before its turn by a bounded number of jobs, so nobody
+//!   starves ([`share`]). A tenant's caps on jobs that wait, jobs in hand and their device memory hold for its own jobs
+//!   alone: what waits for them, fails or is poison holds nobody else up.
 //!
 //! ```text
 //!            enqueue                 ack
@@ -34,17 +37,22 @@
 //! the pool, and [`lock`] keeps a second supervisor away.
 
 mod clock;
+mod error;
 pub mod lease;
 pub mod lock;
 pub mod retry;
+pub mod share;
 pub mod source;
 pub mod spec;
 pub mod sqlite;
+pub mod tenant;
 
 pub use clock::Clock;
+pub use error::QueueError;
 pub use lease::{JobId, Lease};
 pub use retry::{Fault, Next, RetryPolicy, Tally};
 pub use sqlite::SqliteQueue;
+pub use tenant::{Standing, Tenant};
 
 use serde::{Serialize, Serializer};
 
@@ -84,6 +92,8 @@ impl State {
 /// What is put into the queue.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewJob {
+    /// Whose it is.
+    pub tenant: String,
     /// The content key.
     pub key: String,
     /// What people call it.
@@ -94,6 +104,16 @@ pub struct NewJob {
     pub priority: i32,
     /// How long it must wait, in milliseconds.
     pub delay_ms: u32,
+    /// The most device memory that it can need, in bytes.
+    pub device_bytes: u64,
+}
+
+impl Default for NewJob {
+    /// Of the default tenant, due at once, with everything else empty.
+    fn default() -> Self {
+        let (key, name, payload) = (String::new(), String::new(), String::new());
+        Self { tenant: tenant::DEFAULT.into(), key, name, payload, priority: 0, delay_ms: 0, device_bytes: 0 }
+    }
 }
 
 /// A job as the queue knows it.
@@ -101,6 +121,8 @@ pub struct NewJob {
 pub struct Job {
     /// Its number.
     pub id: JobId,
+    /// Whose it is.
+    pub tenant: String,
     /// The content key.
     pub key: String,
     /// What people call it.
@@ -160,6 +182,15 @@ pub struct Claimed {
     pub job: Job,
 }
 
+/// Which jobs are meant.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Filter {
+    /// Of this state only.
+    pub state: Option<State>,
+    /// Of this tenant only.
+    pub tenant: Option<String>,
+}
+
 /// How many jobs are in one state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Count {
@@ -188,83 +219,17 @@ impl Default for Retention {
     }
 }
 
-/// Why the queue did not do what it was asked. Nothing has changed in any of these cases.
-#[derive(Debug, thiserror::Error)]
-pub enum QueueError {
-    /// The file cannot be opened or made.
-    #[error("cannot open queue {path}: {source}")]
-    Open {
-        /// The file.
-        path: String,
-        /// Why.
-        source: rusqlite::Error,
-    },
-    /// The file is not there, and was not to be made.
-    #[error("queue {path} does not exist; `refmill submit` makes one")]
-    NoFile {
-        /// The file.
-        path: String,
-    },
-    /// The file is a database of something else.
-    #[error("{path} is a database, but not a queue of refmill")]
-    Foreign {
-        /// The file.
-        path: String,
-    },
-    /// The file was written by a later refmill.
-    #[error("queue {path} has form {found}, this refmill reads up to {known}")]
-    Newer {
-        /// The file.
-        path: String,
-        /// Its form.
-        found: i64,
-        /// The latest form that is known here.
-        known: i64,
-    },
-    /// The database refused.
-    #[error("cannot {what}: {source}")]
-    Sql {
-        /// What was tried.
-        what: &'static str,
-        /// Why it failed.
-        source: rusqlite::Error,
-    },
-    /// The lease is no longer, or never was, the job's own.
-    #[error("lease {token} of job {job} is stale")]
-    Stale {
-        /// The job.
-        job: JobId,
-        /// The token.
-        token: i64,
-    },
-    /// No such job.
-    #[error("there is no job {id}")]
-    Absent {
-        /// As asked.
-        id: JobId,
-    },
-    /// The job is in a state that does not allow it.
-    #[error("job {id} is {}, it must be {wanted}", state.as_str())]
-    State {
-        /// The job.
-        id: JobId,
-        /// Its state.
-        state: State,
-        /// The states that allow it.
-        wanted: &'static str,
-    },
-}
-
 /// A queue that keeps the promises of this module. Every method is one transaction, and may be called by any number
 /// of threads and processes at once.
 pub trait Queue: Sync {
     /// Puts a job into the queue, unless its key is known.
     ///
     /// # Errors
-    /// [`QueueError::Sql`]
+    /// [`QueueError::Refused`] where its tenant is not known or has all it may have; [`QueueError::Sql`]
     fn enqueue(&self, job: &NewJob) -> Result<Enqueued, QueueError>;
 
-    /// Takes the next due job for `lease_ms`, and nothing where none is due. Leases that ran out are seen to first.
+    /// Takes the next due job for `lease_ms`, and nothing where none is due or every tenant with one is at its caps.
+    /// Leases that ran out are seen to first.
     ///
     /// # Errors
     /// [`QueueError::Sql`]
@@ -324,17 +289,35 @@ pub trait Queue: Sync {
     /// [`QueueError::Absent`], [`QueueError::Sql`]
     fn job(&self, id: JobId) -> Result<Job, QueueError>;
 
-    /// Up to `most` jobs after `after` by number, of one state or of any.
+    /// Up to `most` jobs after `after` by number.
     ///
     /// # Errors
     /// [`QueueError::Sql`]
-    fn list(&self, state: Option<State>, after: JobId, most: u32) -> Result<Vec<Job>, QueueError>;
+    fn list(&self, filter: &Filter, after: JobId, most: u32) -> Result<Vec<Job>, QueueError>;
 
     /// How many jobs there are in each state that has any.
     ///
     /// # Errors
     /// [`QueueError::Sql`]
     fn counts(&self) -> Result<Vec<Count>, QueueError>;
+
+    /// Sets who may have jobs in the queue, and on which terms; a tenant that is not named any more keeps what it has.
+    ///
+    /// # Errors
+    /// [`QueueError::Sql`]
+    fn set_tenants(&self, tenants: &[Tenant]) -> Result<(), QueueError>;
+
+    /// Every tenant that is configured or has jobs, by name.
+    ///
+    /// # Errors
+    /// [`QueueError::Sql`]
+    fn tenants(&self) -> Result<Vec<Standing>, QueueError>;
+
+    /// Whether the queue can be written to right now; writes nothing.
+    ///
+    /// # Errors
+    /// [`QueueError::Sql`]
+    fn probe(&self) -> Result<(), QueueError>;
 
     /// Forgets jobs that were over for long enough. Returns how many; their keys are free again.
     ///

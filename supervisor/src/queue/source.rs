@@ -7,14 +7,15 @@ use std::fmt;
 use std::fs;
 use std::os::fd::AsFd;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use refmill::failure::{Blame, Code, Failure, Stage};
+use refmill::policy::Policy;
 use refmill::report::{Outcome, Report};
 
 use super::spec::Spec;
-use super::{Claimed, Fault, Job, JobId, Lease, Next, Queue, QueueError, RetryPolicy, State};
+use super::{Claimed, Fault, Job, Lease, Next, Queue, QueueError, RetryPolicy};
 use crate::intake::Origin;
 use crate::pool::{Given, Task, TaskSource};
 use crate::publish;
@@ -26,6 +27,9 @@ const IDLE: Duration = Duration::from_millis(100);
 const REFUSED: Duration = Duration::from_secs(1);
 /// How often the queue may refuse in a row.
 const REFUSALS: u32 = 10;
+/// What a job may take beyond its own limit before its slot counts as stuck: a worker's start, a queue that is waited
+/// for, artifacts on their way to a slow disk.
+const SLACK: Duration = Duration::from_secs(90);
 
 /// How the queue is served.
 #[derive(Debug, Clone)]
@@ -38,17 +42,27 @@ pub struct Terms {
     pub drain: bool,
     /// Size of the workers' output region, in bytes: no job can have more.
     pub output_bytes: u64,
+}
+
+/// What may change while the queue is served.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Live {
     /// What will become of a failure.
-    pub policy: RetryPolicy,
+    pub retry: RetryPolicy,
+    /// What is done about findings that a submission says nothing about.
+    pub findings: Policy,
 }
 
 /// Tasks from a queue.
 pub struct QueueSource<'a> {
     queue: &'a dyn Queue,
     terms: Terms,
+    live: Mutex<Live>,
     stop: &'a Stop,
     say: &'a (dyn Fn(&str) + Sync),
     held: Mutex<HashMap<usize, Held>>,
+    // When a slot last asked for a job.
+    asked: Mutex<Instant>,
     broken: Mutex<Option<QueueError>>,
 }
 
@@ -64,13 +78,45 @@ struct Held {
     lease: Lease,
     job: Job,
     blake3: String,
+    // When its slot counts as stuck.
+    until: Instant,
 }
 
 impl<'a> QueueSource<'a> {
     /// Serves `queue` until `stop` is requested; tells people through `say`.
     #[must_use]
-    pub fn new(queue: &'a dyn Queue, terms: Terms, stop: &'a Stop, say: &'a (dyn Fn(&str) + Sync)) -> Self {
-        Self { queue, terms, stop, say, held: Mutex::default(), broken: Mutex::default() }
+    pub fn new(
+        queue: &'a dyn Queue,
+        (terms, live): (Terms, Live),
+        stop: &'a Stop,
+        say: &'a (dyn Fn(&str) + Sync),
+    ) -> Self {
+        let (live, asked) = (Mutex::new(live), Mutex::new(Instant::now()));
+        Self { queue, terms, live, stop, say, held: Mutex::default(), asked, broken: Mutex::default() }
+    }
+
+    /// What holds from now on; jobs that are in hand have begun under what held before.
+    pub fn set_live(&self, live: Live) {
+        *self.live.lock().unwrap_or_else(PoisonError::into_inner) = live;
+    }
+
+    /// Whether slots make progress: none has had a job for longer than the job can take, and where none has a job, one
+    /// has asked for one of late.
+    ///
+    /// # Errors
+    /// What does not move.
+    pub fn progress(&self) -> Result<(), String> {
+        let now = Instant::now();
+        let held = self.held();
+        if let Some(stuck) = held.values().find(|held| held.until < now) {
+            return Err(format!("job {} ({}) is in hand for longer than it can take", stuck.lease.job, stuck.job.name));
+        }
+        let asked = *self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+        let quiet = now.saturating_duration_since(asked);
+        if held.is_empty() && !self.stop.is_requested() && quiet > SLACK {
+            return Err(format!("no worker has asked for a job for {} s", quiet.as_secs()));
+        }
+        Ok(())
     }
 
     /// Extends every lease that is held.
@@ -115,13 +161,14 @@ impl<'a> QueueSource<'a> {
     /// A claimed job as a task. One that cannot be read is buried.
     fn task(&self, claimed: Claimed) -> Option<Given<'_>> {
         let Claimed { lease, job } = claimed;
-        let held = |blake3| Held { lease, job: job.clone(), blake3 };
+        let until = |wall_ms| Instant::now() + Duration::from_millis(wall_ms) + SLACK;
+        let held = |blake3, wall_ms| Held { lease, job: job.clone(), blake3, until: until(wall_ms) };
         let spec: Spec = match serde_json::from_str(&job.payload) {
             Ok(spec) => spec,
             Err(error) => {
                 let reason = format!("the submission cannot be read: {error}");
                 let answer = self.queue.nak(lease, Fault::Failed(Blame::Input), &reason, None);
-                self.told(&held(String::new()), answer.map(drop));
+                self.told(&held(String::new(), 0), answer.map(drop));
                 return None;
             }
         };
@@ -131,16 +178,21 @@ impl<'a> QueueSource<'a> {
         }
         let mut order = spec.order;
         order.limits.output_bytes = order.limits.output_bytes.min(self.terms.output_bytes);
+        // The submission's own word comes last, and the last one counts.
+        let mut findings = self.live.lock().unwrap_or_else(PoisonError::into_inner).findings.clone();
+        findings.strict |= order.policy.strict;
+        findings.actions.append(&mut order.policy.actions);
+        order.policy = findings;
         let index = usize::try_from(job.id.0).unwrap_or_default();
-        self.held().insert(index, held(spec.blake3));
+        self.held().insert(index, held(spec.blake3, order.limits.wall_ms));
         let task = Task { index, name: job.name.clone(), origin: Origin::File(spec.source), outputs: spec.outputs };
         Some(Given { task: Cow::Owned(task), order: Cow::Owned(order) })
     }
 
     /// Whether a drain has come to its end.
     fn is_drained(&self) -> Result<bool, QueueError> {
-        let waits = |state| Ok(self.queue.list(Some(state), JobId(0), 1)?.is_empty());
-        Ok(self.terms.drain && waits(State::Queued)? && waits(State::Leased)?)
+        let has_none = |standing: &super::Standing| standing.queued == 0 && standing.leased == 0;
+        Ok(self.terms.drain && self.queue.tenants()?.iter().all(has_none))
     }
 
     /// Waits, and ends at once when the stop is requested.
@@ -164,6 +216,7 @@ impl TaskSource for QueueSource<'_> {
     fn next(&self) -> Option<Given<'_>> {
         let mut refusals = 0;
         while !self.stop.is_requested() {
+            *self.asked.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
             let wait = match self.queue.claim(&self.terms.holder, self.terms.lease_ms) {
                 Ok(Some(claimed)) => match self.task(claimed) {
                     Some(given) => return Some(given),
@@ -213,7 +266,8 @@ impl TaskSource for QueueSource<'_> {
             report.reject(Failure::new(Code::Unreadable, message).at(Stage::Intake));
         }
         if let Some(failure) = &report.error {
-            let (next, _) = self.terms.policy.decide(held.job.tally, Fault::from(failure), 0);
+            let retry = self.live.lock().unwrap_or_else(PoisonError::into_inner).retry;
+            let (next, _) = retry.decide(held.job.tally, Fault::from(failure), 0);
             if !next.is_final() {
                 self.nak(&held, failure, None);
                 self.held().remove(&task.index);

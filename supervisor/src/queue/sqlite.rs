@@ -1,6 +1,8 @@
 //! The queue in one SQLite file, in WAL mode: any number of processes read it while one writes. Every statement is a
 //! file of `sql/`. Opens that file and its `-wal` and `-shm`, and nothing else.
 
+mod migrate;
+mod pick;
 mod statement;
 
 use std::path::Path;
@@ -10,17 +12,18 @@ use std::time::Duration;
 use rusqlite::{Connection, OpenFlags, Transaction, TransactionBehavior, named_params};
 
 use super::{
-    Claimed, Clock, Count, Enqueued, Fault, Job, JobId, Lease, NewJob, Next, Queue, QueueError, Retention, RetryPolicy,
-    State, Tally,
+    Claimed, Clock, Count, Enqueued, Fault, Filter, Job, JobId, Lease, NewJob, Next, Queue, QueueError, Retention,
+    RetryPolicy, Standing, State, Tally, Tenant,
 };
 use statement as sql;
 
 /// How long a writer waits for another one.
 const BUSY: Duration = Duration::from_secs(10);
-/// `application_id` of our files: "RFMQ".
-const APPLICATION: i64 = 0x5246_4d51;
-/// The steps from an empty file to the form that this program reads; `user_version` counts those taken.
-const MIGRATIONS: &[&str] = &[include_str!("sql/migrations/001.sql")];
+/// Prepared statements that are kept: all of them.
+const STATEMENTS: usize = 64;
+/// What is left of the write-ahead log once it was written back, in bytes: one long transaction shall not take the
+/// disk for good.
+const LOG_BYTES: i64 = 64 << 20;
 
 /// How much a commit survives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,7 +40,7 @@ pub enum Durability {
 pub struct SqliteQueue {
     connection: Mutex<Connection>,
     clock: Clock,
-    policy: RetryPolicy,
+    policy: Mutex<RetryPolicy>,
 }
 
 impl SqliteQueue {
@@ -53,14 +56,19 @@ impl SqliteQueue {
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let opened = Connection::open_with_flags(path, flags).and_then(|connection| configured(connection, durability));
         let mut connection = opened.map_err(|source| QueueError::Open { path: name(), source })?;
-        migrate(&mut connection, &name())?;
-        Ok(Self { connection: Mutex::new(connection), clock: Clock::system(), policy: RetryPolicy::default() })
+        migrate::migrate(&mut connection, &name())?;
+        Ok(Self { connection: Mutex::new(connection), clock: Clock::system(), policy: Mutex::default() })
     }
 
     /// The same queue by another clock and another policy.
     #[must_use]
     pub fn with(self, clock: Clock, policy: RetryPolicy) -> Self {
-        Self { clock, policy, ..self }
+        Self { clock, policy: Mutex::new(policy), ..self }
+    }
+
+    /// What becomes of failures from now on.
+    pub fn set_policy(&self, policy: RetryPolicy) {
+        *self.policy.lock().unwrap_or_else(PoisonError::into_inner) = policy;
     }
 
     fn connection(&self) -> MutexGuard<'_, Connection> {
@@ -102,7 +110,8 @@ impl SqliteQueue {
         fault: Fault,
         (reason, report): (&str, Option<&str>),
     ) -> rusqlite::Result<Next> {
-        let (next, tally) = self.policy.decide(job.tally, fault, seed(job));
+        let policy = *self.policy.lock().unwrap_or_else(PoisonError::into_inner);
+        let (next, tally) = policy.decide(job.tally, fault, seed(job));
         let reason = next.reason(tally, reason);
         match next {
             Next::Again { after_ms } => {
@@ -166,7 +175,10 @@ impl Queue for SqliteQueue {
     fn enqueue(&self, job: &NewJob) -> Result<Enqueued, QueueError> {
         self.write("enqueue a job", |transaction, now| match sql::find_key(transaction, &job.key)? {
             Some((id, state)) => Ok(Enqueued::Known(id, state)),
-            None => Ok(Enqueued::New(sql::enqueue(transaction, job, now)?)),
+            None => {
+                pick::admit(transaction, job)?;
+                Ok(Enqueued::New(sql::enqueue(transaction, job, now)?))
+            }
         })
     }
 
@@ -176,7 +188,8 @@ impl Queue for SqliteQueue {
         }
         self.write("claim a job", |transaction, now| {
             self.expire(transaction, now, now)?;
-            let claimed = sql::claim(transaction, holder, now, lease_ms)?;
+            let Some(id) = pick::pick(transaction, now)? else { return Ok(None) };
+            let claimed = sql::claim(transaction, (id, holder), now, lease_ms)?;
             Ok(claimed.map(|job| Claimed { lease: Lease { job: job.id, token: job.token }, job }))
         })
     }
@@ -236,62 +249,50 @@ impl Queue for SqliteQueue {
         self.read("read a job", |connection| sql::job(connection, id))?.ok_or(QueueError::Absent { id })
     }
 
-    fn list(&self, state: Option<State>, after: JobId, most: u32) -> Result<Vec<Job>, QueueError> {
-        self.read("list jobs", |connection| match state {
-            None => sql::jobs(connection, sql::LIST, named_params! {":after": after.0, ":most": most}),
-            Some(state) => {
-                let parameters = named_params! {":state": state.as_str(), ":after": after.0, ":most": most};
-                sql::jobs(connection, sql::LIST_STATE, parameters)
-            }
-        })
+    fn list(&self, filter: &Filter, after: JobId, most: u32) -> Result<Vec<Job>, QueueError> {
+        self.read("list jobs", |connection| sql::list(connection, filter, after, most))
     }
 
     fn counts(&self) -> Result<Vec<Count>, QueueError> {
         self.read("count jobs", sql::counts)
     }
 
+    fn set_tenants(&self, tenants: &[Tenant]) -> Result<(), QueueError> {
+        self.write("set the tenants", |transaction, _| Ok(sql::set_tenants(transaction, tenants)?))
+    }
+
+    fn tenants(&self) -> Result<Vec<Standing>, QueueError> {
+        self.read("read the tenants", |connection| sql::standings(connection, include_str!("sql/tenants.sql"), []))
+    }
+
+    fn probe(&self) -> Result<(), QueueError> {
+        self.write("take the queue's lock", |_, _| Ok(()))
+    }
+
     fn prune(&self, retention: Retention) -> Result<usize, QueueError> {
-        self.write("forget old jobs", |transaction, now| Ok(sql::prune(transaction, now, retention)?))
+        let Retention { done_ms, dead_ms } = retention;
+        let mut gone = 0;
+        for (state, kept) in [(State::Done, done_ms), (State::Cancelled, done_ms), (State::Dead, dead_ms)] {
+            while let some @ 1.. = self.write("forget old jobs", |transaction, now| {
+                Ok(sql::prune(transaction, state, now.saturating_sub(kept))?)
+            })? {
+                gone += some;
+            }
+        }
+        Ok(gone)
     }
 }
 
 fn configured(connection: Connection, durability: Durability) -> rusqlite::Result<Connection> {
     connection.busy_timeout(BUSY)?;
-    connection.set_prepared_statement_cache_capacity(32);
+    connection.set_prepared_statement_cache_capacity(STATEMENTS);
     // Answers with the mode that holds, which is another one on a file system without shared memory; locks still do.
     connection.pragma_update_and_check(None, "journal_mode", "WAL", |_| Ok(()))?;
+    connection.pragma_update_and_check(None, "journal_size_limit", LOG_BYTES, |_| Ok(()))?;
     let synchronous = match durability {
         Durability::Full => "FULL",
         Durability::Process => "NORMAL",
     };
     connection.pragma_update(None, "synchronous", synchronous)?;
     Ok(connection)
-}
-
-fn migrate(connection: &mut Connection, path: &str) -> Result<(), QueueError> {
-    let failed = |source| QueueError::Open { path: path.to_owned(), source };
-    let known = i64::try_from(MIGRATIONS.len()).unwrap_or(i64::MAX);
-    let number = |connection: &Connection, pragma| connection.pragma_query_value(None, pragma, |row| row.get(0));
-    if number(connection, "user_version").map_err(failed)? == known
-        && number(connection, "application_id").map_err(failed)? == APPLICATION
-    {
-        return Ok(());
-    }
-    // Two processes may find the file in need at once; one of them waits here, and then finds it done.
-    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(failed)?;
-    let found: i64 = number(&transaction, "user_version").map_err(failed)?;
-    let application: i64 = number(&transaction, "application_id").map_err(failed)?;
-    let empty = sql::is_empty(&transaction).map_err(failed)?;
-    if application != APPLICATION && !(empty && found == 0 && application == 0) {
-        return Err(QueueError::Foreign { path: path.to_owned() });
-    }
-    if found > known {
-        return Err(QueueError::Newer { path: path.to_owned(), found, known });
-    }
-    for step in MIGRATIONS.iter().skip(usize::try_from(found).unwrap_or(0)) {
-        transaction.execute_batch(step).map_err(failed)?;
-    }
-    transaction.pragma_update(None, "application_id", APPLICATION).map_err(failed)?;
-    transaction.pragma_update(None, "user_version", known).map_err(failed)?;
-    transaction.commit().map_err(failed)
 }

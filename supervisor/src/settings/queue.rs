@@ -11,7 +11,7 @@ use crate::args::{ServeArgs, SubmitArgs};
 use crate::pool::Order;
 use crate::pool::worker::WorkerPlan;
 use crate::queue::spec::Urgency;
-use crate::queue::{Retention, RetryPolicy};
+use crate::queue::{Retention, RetryPolicy, tenant};
 use crate::{limits, policy, recipe};
 
 const DAY_MS: i64 = 86_400_000;
@@ -27,6 +27,8 @@ pub struct SubmitSettings {
     pub order: Order,
     /// The folder of the artifacts, absolute.
     pub out: PathBuf,
+    /// For whom.
+    pub tenant: String,
     /// When.
     pub urgency: Urgency,
     /// Whether answers are JSON lines.
@@ -48,6 +50,7 @@ impl SubmitSettings {
             queue: args.queue,
             order: Order { policy, ..Order::new(image, recipe, ColourOptions::default(), limits) },
             out: std::path::absolute(&args.out).map_err(SettingsError::OwnPlace)?,
+            tenant: args.tenant.unwrap_or_else(|| tenant::DEFAULT.into()),
             urgency: Urgency { priority: args.priority, delay_ms: args.delay.saturating_mul(1_000) },
             json: args.json,
         })

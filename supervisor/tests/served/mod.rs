@@ -7,7 +7,7 @@ use std::process::{Child, Command, Output, Stdio};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use refmill_supervisor::queue::sqlite::Durability;
-use refmill_supervisor::queue::{Job, JobId, Queue, SqliteQueue};
+use refmill_supervisor::queue::{Filter, Job, JobId, Queue, SqliteQueue};
 
 pub struct Place {
     folder: tempfile::TempDir,
@@ -52,7 +52,7 @@ impl Place {
     }
 
     pub fn jobs(&self) -> Vec<Job> {
-        self.queue().list(None, JobId(0), 1_000).unwrap()
+        self.queue().list(&Filter::default(), JobId(0), 1_000).unwrap()
     }
 
     pub fn log(&self) -> String {

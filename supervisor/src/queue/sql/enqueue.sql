@@ -1,3 +1,3 @@
-INSERT INTO job (key, name, payload, priority, state, not_before, created, updated)
-VALUES (:key, :name, :payload, :priority, 'queued', :now + :delay, :now, :now)
+INSERT INTO job (key, tenant, name, payload, priority, need, state, ready, not_before, created, updated)
+VALUES (:key, :tenant, :name, :payload, :priority, :need, 'queued', :delay = 0, :now + :delay, :now, :now)
 RETURNING id

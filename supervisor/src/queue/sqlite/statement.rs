@@ -3,11 +3,10 @@
 use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, ValueRef};
 use rusqlite::{Connection, OptionalExtension, Params, Row, named_params};
 
-use super::{Count, Job, JobId, Lease, NewJob, Retention, State, Tally};
+use super::super::tenant::Class;
+use super::{Count, Filter, Job, JobId, Lease, NewJob, Standing, State, Tally, Tenant};
 
 pub(super) const EXPIRED: &str = include_str!("../sql/expired.sql");
-pub(super) const LIST: &str = include_str!("../sql/list.sql");
-pub(super) const LIST_STATE: &str = include_str!("../sql/list_state.sql");
 
 /// Jobs, as the row says them.
 pub(super) fn jobs(connection: &Connection, text: &str, parameters: impl Params) -> rusqlite::Result<Vec<Job>> {
@@ -29,8 +28,8 @@ pub(super) fn is_empty(connection: &Connection) -> rusqlite::Result<bool> {
 
 pub(super) fn enqueue(connection: &Connection, job: &NewJob, now: i64) -> rusqlite::Result<JobId> {
     let parameters = named_params! {
-        ":key": job.key, ":name": job.name, ":payload": job.payload, ":priority": job.priority,
-        ":now": now, ":delay": job.delay_ms,
+        ":key": job.key, ":tenant": job.tenant, ":name": job.name, ":payload": job.payload,
+        ":priority": job.priority, ":need": stored(job.device_bytes), ":now": now, ":delay": job.delay_ms,
     };
     let mut statement = connection.prepare_cached(include_str!("../sql/enqueue.sql"))?;
     statement.query_row(parameters, |row| row.get(0).map(JobId))
@@ -46,8 +45,13 @@ pub(super) fn due(connection: &Connection, now: i64) -> rusqlite::Result<bool> {
     statement.query_row(named_params! {":now": now}, |row| row.get(0))
 }
 
-pub(super) fn claim(connection: &Connection, holder: &str, now: i64, lease_ms: u32) -> rusqlite::Result<Option<Job>> {
-    let parameters = named_params! {":holder": holder, ":now": now, ":lease": lease_ms};
+pub(super) fn claim(
+    connection: &Connection,
+    (id, holder): (JobId, &str),
+    now: i64,
+    lease_ms: u32,
+) -> rusqlite::Result<Option<Job>> {
+    let parameters = named_params! {":id": id.0, ":holder": holder, ":now": now, ":lease": lease_ms};
     one(connection, include_str!("../sql/claim.sql"), parameters)
 }
 
@@ -124,10 +128,100 @@ pub(super) fn counts(connection: &Connection) -> rusqlite::Result<Vec<Count>> {
     statement.query_map([], count)?.collect()
 }
 
-pub(super) fn prune(connection: &Connection, now: i64, retention: Retention) -> rusqlite::Result<usize> {
-    let [done, dead] = [retention.done_ms, retention.dead_ms].map(|kept| now.saturating_sub(kept));
+pub(super) fn prune(connection: &Connection, state: State, until: i64) -> rusqlite::Result<usize> {
     let mut statement = connection.prepare_cached(include_str!("../sql/prune.sql"))?;
-    statement.execute(named_params! {":done": done, ":dead": dead})
+    statement.execute(named_params! {":state": state.as_str(), ":until": until})
+}
+
+pub(super) fn list(connection: &Connection, filter: &Filter, after: JobId, most: u32) -> rusqlite::Result<Vec<Job>> {
+    let (after, state) = (after.0, filter.state.map(State::as_str));
+    match (&filter.tenant, state) {
+        (None, None) => {
+            let parameters = named_params! {":after": after, ":most": most};
+            jobs(connection, include_str!("../sql/list.sql"), parameters)
+        }
+        (None, Some(state)) => {
+            let parameters = named_params! {":state": state, ":after": after, ":most": most};
+            jobs(connection, include_str!("../sql/list_state.sql"), parameters)
+        }
+        (Some(tenant), None) => {
+            let parameters = named_params! {":tenant": tenant, ":after": after, ":most": most};
+            jobs(connection, include_str!("../sql/list_tenant.sql"), parameters)
+        }
+        (Some(tenant), Some(state)) => {
+            let parameters = named_params! {":tenant": tenant, ":state": state, ":after": after, ":most": most};
+            jobs(connection, include_str!("../sql/list_both.sql"), parameters)
+        }
+    }
+}
+
+pub(super) fn promote(connection: &Connection, now: i64) -> rusqlite::Result<bool> {
+    changed(connection, include_str!("../sql/promote.sql"), named_params! {":now": now})
+}
+
+/// The job that a tenant would be given: its number, priority and bound of device memory.
+pub(super) fn head(connection: &Connection, tenant: &str) -> rusqlite::Result<Option<(JobId, i32, u64)>> {
+    let mut statement = connection.prepare_cached(include_str!("../sql/head.sql"))?;
+    let head = |row: &Row<'_>| Ok((JobId(row.get(0)?), row.get(1)?, row.get::<_, i64>(2)?.unsigned_abs()));
+    statement.query_row(named_params! {":tenant": tenant}, head).optional()
+}
+
+pub(super) fn clock(connection: &Connection) -> rusqlite::Result<i64> {
+    connection.prepare_cached("SELECT clock FROM share")?.query_row([], |row| row.get(0))
+}
+
+pub(super) fn advance(connection: &Connection, tenant: &str, (pass, clock): (i64, i64)) -> rusqlite::Result<()> {
+    let parameters = named_params! {":tenant": tenant, ":pass": pass};
+    changed(connection, include_str!("../sql/advance.sql"), parameters)?;
+    changed(connection, include_str!("../sql/clock.sql"), named_params! {":clock": clock}).map(drop)
+}
+
+pub(super) fn standings(
+    connection: &Connection,
+    text: &str,
+    parameters: impl Params,
+) -> rusqlite::Result<Vec<Standing>> {
+    connection.prepare_cached(text)?.query_map(parameters, standing)?.collect()
+}
+
+pub(super) fn set_tenants(connection: &Connection, tenants: &[Tenant]) -> rusqlite::Result<()> {
+    changed(connection, include_str!("../sql/tenant_drop.sql"), [])?;
+    for tenant in tenants {
+        let parameters = named_params! {
+            ":name": tenant.name, ":guaranteed": tenant.class == Class::Guaranteed, ":weight": tenant.weight,
+            ":max_queued": tenant.max_queued.map(stored), ":max_running": tenant.max_running,
+            ":device_bytes": tenant.device_bytes.map(stored),
+        };
+        changed(connection, include_str!("../sql/tenant_set.sql"), parameters)?;
+    }
+    changed(connection, include_str!("../sql/tenant_forget.sql"), []).map(drop)
+}
+
+/// A size as SQLite has it.
+fn stored(bytes: u64) -> i64 {
+    i64::try_from(bytes).unwrap_or(i64::MAX)
+}
+
+fn standing(row: &Row<'_>) -> rusqlite::Result<Standing> {
+    let number = |column| row.get::<_, i64>(column).map(i64::unsigned_abs);
+    let cap = |column| row.get::<_, Option<i64>>(column).map(|cap| cap.map(i64::unsigned_abs));
+    let class = if row.get("guaranteed")? { Class::Guaranteed } else { Class::Burstable };
+    let tenant = Tenant {
+        name: row.get("name")?,
+        class,
+        weight: row.get("weight")?,
+        max_queued: cap("max_queued")?,
+        max_running: row.get("max_running")?,
+        device_bytes: cap("device_bytes")?,
+    };
+    Ok(Standing {
+        tenant,
+        configured: row.get("configured")?,
+        queued: number("queued")?,
+        leased: number("leased")?,
+        device_bytes_in_use: number("need")?,
+        pass: row.get("pass")?,
+    })
 }
 
 impl FromSql for State {
@@ -140,6 +234,7 @@ impl FromSql for State {
 fn row(row: &Row<'_>) -> rusqlite::Result<Job> {
     Ok(Job {
         id: JobId(row.get("id")?),
+        tenant: row.get("tenant")?,
         key: row.get("key")?,
         name: row.get("name")?,
         state: row.get("state")?,

@@ -6,7 +6,9 @@
     reason = "a helper that fails is a test that fails"
 )]
 
+#[path = "../served/mod.rs"]
 mod served;
+mod tenants;
 
 use std::fs;
 use std::path::{Path, PathBuf};

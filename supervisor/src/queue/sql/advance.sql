@@ -1,0 +1,1 @@
+UPDATE tenant SET pass = :pass WHERE name = :tenant

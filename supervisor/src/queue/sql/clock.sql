@@ -1,0 +1,1 @@
+UPDATE share SET clock = :clock WHERE clock < :clock

@@ -1,0 +1,1 @@
+SELECT * FROM tenant WHERE name = :tenant

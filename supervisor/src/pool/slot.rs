@@ -11,9 +11,7 @@ use refmill::report::{Report, Source};
 
 use super::worker::{Assignment, RunError, StartError, Worker, WorkerPlan};
 use super::{Finished, Given, Message, Order, Task, TaskSource};
-use crate::intake;
 use crate::memory::SealedInput;
-use crate::publish;
 use crate::shutdown::Stop;
 
 /// What a slot works with.
@@ -76,12 +74,12 @@ impl Slot<'_> {
             // What stands in the way is not ours: nothing is written, not even the report.
             return Ok(self.source.accept(task, Report::rejected(source, failure)));
         }
-        let input = match intake::load(&task.origin, order.limits.input_bytes, order.hashed, self.stop) {
+        let input = match self.source.load(given, self.stop) {
             Ok(input) => input,
             Err(_) if self.stop.is_requested() => return Err(Halt::Interrupted),
             Err(failure) => {
                 let refused = self.source.accept(task, Report::rejected(source, failure.at(Stage::Intake)));
-                return Ok(refused.map(|report| publish::publish(&task.outputs, report, None)));
+                return Ok(refused.map(|report| self.source.publish(task, report, None)));
             }
         };
         source.bytes = input.bytes();
@@ -91,7 +89,7 @@ impl Slot<'_> {
         source.format = report.source.format;
         report.source = source;
         let output = worker.as_ref().map(Worker::output);
-        let report = self.source.accept(task, report).map(|report| publish::publish(&task.outputs, report, output));
+        let report = self.source.accept(task, report).map(|report| self.source.publish(task, report, output));
         if output.is_some_and(|output| output.reclaim().is_err()) {
             // Memory that cannot be given back goes with its worker.
             *worker = None;

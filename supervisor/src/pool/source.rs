@@ -4,9 +4,14 @@ use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use refmill::failure::Failure;
 use refmill::report::Report;
 
 use super::{Order, Task};
+use crate::intake;
+use crate::memory::{OutputRegion, SealedInput};
+use crate::publish;
+use crate::shutdown::Stop;
 
 /// A task in a slot's hands, and what is asked of it.
 #[derive(Debug, Clone)]
@@ -30,6 +35,19 @@ pub trait TaskSource: Sync {
 
     /// Asked before anything of `report` is published: the report to be published, or none where nothing is.
     fn accept(&self, task: &Task, report: Report) -> Option<Report>;
+
+    /// Reads the task's input into sealed memory; ends early once `stop` is requested.
+    ///
+    /// # Errors
+    /// A [`Failure`] that names the input.
+    fn load(&self, given: &Given<'_>, stop: &Stop) -> Result<SealedInput, Failure> {
+        intake::load(&given.task.origin, given.order.limits.input_bytes, given.order.hashed, stop)
+    }
+
+    /// Publishes what `report` names out of `region`, then the report, and gives the report as it was published.
+    fn publish(&self, task: &Task, report: Report, region: Option<&OutputRegion>) -> Report {
+        publish::publish(&task.outputs, report, region)
+    }
 
     /// The task's report is published.
     fn settle(&self, task: &Task, report: &Report);

@@ -6,10 +6,12 @@ use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
 
 mod queue;
 mod repair;
+mod shell;
 mod verdict;
 
 pub use queue::{JobsArgs, JobsCommand, ServeArgs, StatusArgs, SubmitArgs};
 pub use repair::{RepairArgs, StripArg};
+pub use shell::{CompletionsArgs, ManArgs};
 pub use verdict::{ExplainArgs, InspectArgs};
 
 /// The command line.
@@ -62,6 +64,10 @@ pub enum Command {
     Recipe(RecipeCommand),
     /// Print the JSON schema of the report
     Schema,
+    /// Print a shell's completions
+    Completions(CompletionsArgs),
+    /// Write the manual pages
+    Man(ManArgs),
 }
 
 /// `refmill run`.

@@ -10,6 +10,7 @@ mod schema;
 mod serve;
 mod session;
 mod sheet;
+mod shell;
 mod submit;
 
 use std::io::Write;
@@ -99,6 +100,8 @@ pub fn dispatch(args: Args) -> ExitCode {
         Command::Status(args) => jobs::status(&args),
         Command::Recipe(command) => recipe::recipe(&command),
         Command::Schema => schema::print_schema(),
+        Command::Completions(args) => shell::completions(&args),
+        Command::Man(args) => shell::man(&args),
     };
     result.unwrap_or_else(|error| {
         // Where standard error is closed there is nobody to tell; the exit code says it too.

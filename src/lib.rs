@@ -9,6 +9,7 @@
 //! | [`policy`] | what is done about a finding: repair, reject or ignore |
 //! | [`report`] | what is answered: outcome, verdict, artifacts, times |
 //! | [`failure`] | why a job ended without artifacts, and who is to blame |
+//! | [`posture`] | what confines a worker, and what it tried in vain |
 //! | [`wire`] | how requests and events cross the process boundary, bounded both ways |
 //! | [`exit`] | the numbers that both programs end with |
 //!
@@ -22,6 +23,7 @@ pub mod geometry;
 pub mod job;
 pub mod limits;
 pub mod policy;
+pub mod posture;
 pub mod recipe;
 pub mod report;
 pub mod wire;

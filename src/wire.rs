@@ -18,6 +18,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::job::Job;
+use crate::posture::Posture;
 use crate::report::{Device, Report};
 
 /// Version of the protocol; both sides must have the same.
@@ -60,8 +61,8 @@ pub enum Event {
     Ready {
         /// The device and why it was chosen.
         device: Device,
-        /// The confinement steps that hold, by name.
-        posture: Vec<String>,
+        /// What confines it.
+        posture: Posture,
     },
     /// A job ended.
     Done {

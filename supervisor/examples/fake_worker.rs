@@ -13,6 +13,7 @@ use nix::sys::signal::{Signal, raise};
 use nix::sys::socket::{MsgFlags, recv, send};
 use refmill::failure::{Code, Failure};
 use refmill::job::Job;
+use refmill::posture::{Posture, Probe};
 use refmill::report::{Artifact, ArtifactKind, Device, Report, Source};
 use refmill::wire::{self, Event, MAX_FRAME_BYTES, Request};
 
@@ -27,8 +28,15 @@ fn main() {
     say(&Event::Hello { server: name });
     let (_, requests) = server.accept().unwrap();
     let device = Device { kind: "cpu".into(), ..Device::default() };
-    // Nothing is closed here: tests need it to misbehave.
-    let posture = vec!["no_new_privs".into(), "seccomp_cpu".into()];
+    // Nothing is closed here: tests need it to misbehave. It says that all is.
+    let posture = Posture {
+        no_new_privs: true,
+        landlock: 7,
+        landlock_at_start: 7,
+        landlock_all_threads: false,
+        seccomp: "cpu".into(),
+        refused: Probe::ALL.to_vec(),
+    };
     say(&Event::Ready { device, posture });
     while let Ok(Request::Run(job)) = requests.recv() {
         // The regions themselves are not looked at: received without room for descriptors, they are closed.

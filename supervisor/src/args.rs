@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
 
+use crate::pool::posture::SandboxPolicy;
+
 mod queue;
 mod repair;
 mod shell;
@@ -103,6 +105,17 @@ pub struct RunArgs {
     pub shared: SharedArgs,
 }
 
+/// How workers are confined: what every command that starts some has in common.
+#[derive(Debug, Clone, Copy, Default, ClapArgs)]
+pub struct SandboxArgs {
+    /// How far workers must be confined, or none is started [default: standard]
+    #[arg(long, value_enum, value_name = "POLICY")]
+    pub sandbox: Option<SandboxPolicy>,
+    /// Most host memory that one worker may use, in MiB [default: what the limits on an image allow it to need]
+    #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u32).range(64..=16_777_216))]
+    pub worker_memory: Option<u32>,
+}
+
 /// What `run` and `repair` have in common.
 #[derive(Debug, ClapArgs)]
 pub struct SharedArgs {
@@ -124,6 +137,9 @@ pub struct SharedArgs {
     /// The worker program [default: refmill-worker beside this program]
     #[arg(long, value_name = "PATH")]
     pub worker: Option<PathBuf>,
+    /// How workers are confined.
+    #[command(flatten)]
+    pub confined: SandboxArgs,
     /// Say nothing but failures on standard error
     #[arg(long, short)]
     pub quiet: bool,

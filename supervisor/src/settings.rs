@@ -8,11 +8,12 @@ use std::path::{Path, PathBuf};
 use refmill::job::{ColourOptions, ImageWanted, Intent};
 use refmill::limits::Limits;
 
-use crate::args::{DeviceArg, IntentArg, RunArgs, SharedArgs};
+use crate::args::{DeviceArg, IntentArg, RunArgs, SandboxArgs, SharedArgs};
 use crate::devices::{self, Choice, DeviceError, GpuUuid, Wish};
 use crate::limits::{self, LimitError};
 use crate::policy::{self, PolicyError};
 use crate::pool::Order;
+use crate::pool::confinement::{Confinement, needed_memory};
 use crate::pool::worker::WorkerPlan;
 use crate::recipe::{self, LoadError};
 
@@ -118,7 +119,7 @@ impl RunSettings {
             order: Order { policy, ..Order::new(image, recipe, colour(&args.shared), limits) },
             destination,
             force: args.force,
-            plan: worker_plan(args.shared.worker, device, &limits)?,
+            plan: worker_plan(args.shared.worker, device, &limits, args.shared.confined)?,
             workers: args.place.workers.map(usize::from),
             voice: Voice { json: args.json, quiet: args.shared.quiet },
         })
@@ -147,7 +148,12 @@ fn colour(shared: &SharedArgs) -> ColourOptions {
     ColourOptions { intent, black_point_compensation: !shared.no_bpc }
 }
 
-fn worker_plan(program: Option<PathBuf>, device: Choice, limits: &Limits) -> Result<WorkerPlan, SettingsError> {
+fn worker_plan(
+    program: Option<PathBuf>,
+    device: Choice,
+    limits: &Limits,
+    confined: SandboxArgs,
+) -> Result<WorkerPlan, SettingsError> {
     let path = match program {
         Some(path) => path,
         None => env::current_exe().map_err(SettingsError::OwnPlace)?.with_file_name("refmill-worker"),
@@ -158,7 +164,11 @@ fn worker_plan(program: Option<PathBuf>, device: Choice, limits: &Limits) -> Res
     // Workers are started in another folder than this one.
     let program = path.canonicalize().map_err(|_| SettingsError::NoWorker { path })?;
     let library_path: Option<OsString> = env::var_os("LD_LIBRARY_PATH");
-    Ok(WorkerPlan { program, library_path, device, output_bytes: limits.output_bytes })
+    let policy = confined.sandbox.unwrap_or_default();
+    let asked = confined.worker_memory.map(|mib| u64::from(mib) << 20);
+    let memory_bytes = asked.unwrap_or_else(|| needed_memory(limits, device.gpu.is_some()));
+    let confinement = Confinement { policy, memory_bytes };
+    Ok(WorkerPlan { program, library_path, device, output_bytes: limits.output_bytes, confinement })
 }
 
 #[cfg(test)]
@@ -206,7 +216,7 @@ mod tests {
 
     #[test]
     fn worker_that_does_not_exist_is_named() {
-        let plan = worker_plan(Some("/no/such".into()), Choice::cpu(""), &Limits::default());
+        let plan = worker_plan(Some("/no/such".into()), Choice::cpu(""), &Limits::default(), SandboxArgs::default());
         let text = plan.unwrap_err().to_string();
         assert_eq!(text, "worker program /no/such does not exist; build it, or name another with --worker PATH");
     }

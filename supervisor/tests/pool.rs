@@ -14,6 +14,8 @@ use refmill::limits::Limits;
 use refmill::report::{Outcome, Report};
 use refmill_supervisor::devices::Choice;
 use refmill_supervisor::intake::Origin;
+use refmill_supervisor::pool::confinement::Confinement;
+use refmill_supervisor::pool::posture::SandboxPolicy;
 use refmill_supervisor::pool::worker::WorkerPlan;
 use refmill_supervisor::pool::{self, Ended, News, Order, Task};
 use refmill_supervisor::publish::Outputs;
@@ -38,7 +40,9 @@ fn run(extensions: &[&str], slots: usize, stop: &Stop) -> Run {
     let tasks: Vec<Task> =
         (0..).zip(extensions).map(|(index, extension)| task(folder.path(), index, extension)).collect();
     let device = Choice::cpu("asked for");
-    let plan = WorkerPlan { program: fake_worker(), library_path: None, device, output_bytes: 1 << 20 };
+    // The stand-in closes nothing, since it has to misbehave.
+    let confinement = Confinement { policy: SandboxPolicy::Off, memory_bytes: 1 << 30 };
+    let plan = WorkerPlan { program: fake_worker(), library_path: None, device, output_bytes: 1 << 20, confinement };
     let limits = Limits { wall_ms: 100, ..Limits::default() };
     let order = Order::new(ImageWanted::No, None, ColourOptions::default(), limits);
     let mut reports: Vec<Option<Report>> = vec![None; tasks.len()];

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use refmill_supervisor::pool::mailbox::Mailbox;
 use refmill_supervisor::pool::process::{Ending, Process};
-use refmill_supervisor::pool::spawn::{Launch, reserve_socket_fd, spawn};
+use refmill_supervisor::pool::spawn::{Isolation, Launch, reserve_socket_fd, spawn};
 
 const AMPLE: Duration = Duration::from_secs(60);
 /// `ls` in place of the shell, which would keep descriptors of its own.
@@ -22,12 +22,13 @@ fn launch(program: &str, script: &str) -> Launch<'static> {
         arguments: vec!["-c".into(), script.into()],
         environment: vec![("LANG", OsString::from("C.UTF-8"))],
         file_bytes: 1 << 20,
+        isolation: Isolation::none(),
     }
 }
 
 fn start(script: &str) -> Process {
     let (_mailbox, socket) = Mailbox::pair().unwrap();
-    spawn(&launch("/bin/sh", script), &socket).unwrap()
+    spawn(launch("/bin/sh", script), &socket).unwrap()
 }
 
 /// What a script says on stderr, lines joined by `; `.
@@ -108,7 +109,7 @@ fn program_that_cannot_be_run_is_an_error_and_nothing_on_the_socket() {
     let (_mailbox, socket) = Mailbox::pair().unwrap();
     let program = tempfile::NamedTempFile::new().unwrap();
     let path = program.path().display().to_string();
-    let error = spawn(&launch(&path, ""), &socket).unwrap_err().to_string();
+    let error = spawn(launch(&path, ""), &socket).unwrap_err().to_string();
     assert!(error.starts_with(&format!("cannot start worker {path}: Permission denied")), "{error}");
 }
 

@@ -20,6 +20,18 @@ pub enum Wanted {
     Cuda,
 }
 
+impl Wanted {
+    /// The kind of device that is prepared for: `cpu`, `cuda` or `auto`.
+    #[must_use]
+    pub fn kind(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::Cpu => "cpu",
+            Self::Cuda => "cuda",
+        }
+    }
+}
+
 /// A started device.
 #[derive(Debug)]
 pub enum Device {

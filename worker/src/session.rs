@@ -13,7 +13,7 @@ use crate::channel::{Channel, ChannelError, post};
 use crate::device::{Device, Wanted};
 use crate::pipeline::Pipeline;
 use crate::region::read_input;
-use crate::sandbox;
+use crate::sandbox::Confinement;
 
 /// What the command line says.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -24,16 +24,18 @@ pub struct Start {
     pub device: Wanted,
     /// The GPU that it must be, where one is named.
     pub gpu: Option<String>,
+    /// Whether this process confines itself.
+    pub sandbox: bool,
 }
 
 impl Start {
-    /// Reads `--socket-fd N --device auto|cpu|cuda [--gpu UUID]`.
+    /// Reads `--socket-fd N --device auto|cpu|cuda [--gpu UUID] [--sandbox on|off]`; confined if nothing is said.
     ///
     /// # Errors
     /// A sentence about the first argument that does not fit.
     pub fn parse(arguments: impl IntoIterator<Item = String>) -> Result<Self, String> {
         let mut arguments = arguments.into_iter();
-        let (mut socket, mut device, mut gpu) = (None, None, None);
+        let (mut socket, mut device, mut gpu, mut sandbox) = (None, None, None, true);
         while let Some(name) = arguments.next() {
             let value = arguments.next().ok_or_else(|| format!("`{name}` needs a value"))?;
             match name.as_str() {
@@ -50,11 +52,18 @@ impl Start {
                     });
                 }
                 "--gpu" => gpu = Some(value),
+                "--sandbox" => {
+                    sandbox = match value.as_str() {
+                        "on" => true,
+                        "off" => false,
+                        other => return Err(format!("--sandbox is `{other}`, it takes on or off")),
+                    };
+                }
                 other => return Err(format!("`{other}` is not an argument of refmill-worker")),
             }
         }
         let socket = socket.ok_or("refmill-worker is started by refmill, with --socket-fd")?;
-        Ok(Self { socket, device: device.ok_or("--device is missing")?, gpu })
+        Ok(Self { socket, device: device.ok_or("--device is missing")?, gpu, sandbox })
     }
 }
 
@@ -73,14 +82,18 @@ pub fn run(start: &Start) -> WorkerExit {
 
 fn live(start: &Start) -> Result<WorkerExit, ChannelError> {
     let channel = Channel::open(start.socket)?;
+    let confinement = match start.sandbox.then(|| Confinement::begin(start.device.kind())).transpose() {
+        Ok(confinement) => confinement,
+        Err(error) => return fatal(start, &error.to_string(), WorkerExit::Confinement),
+    };
     let device = match Device::start(start.device, start.gpu.as_deref()) {
         Ok(device) => device,
         Err(failure) => return fatal(start, &failure.message, WorkerExit::NoDevice),
     };
     let mut pipeline = Pipeline::new(device);
     let about = pipeline.device().about();
-    let posture = match sandbox::close(&about.kind) {
-        Ok(posture) => posture,
+    let posture = match confinement.map(|confinement| confinement.close(&about.kind)).transpose() {
+        Ok(posture) => posture.unwrap_or_default(),
         Err(error) => return fatal(start, &error.to_string(), WorkerExit::Confinement),
     };
     channel.send(&Event::Ready { device: about, posture })?;
@@ -147,7 +160,14 @@ mod tests {
     #[test]
     fn arguments_are_read() {
         let start = parse(&["--socket-fd", "3", "--device", "cuda", "--gpu", "GPU-1"]).unwrap();
-        assert_eq!(start, Start { socket: 3, device: Wanted::Cuda, gpu: Some("GPU-1".into()) });
+        assert_eq!(start, Start { socket: 3, device: Wanted::Cuda, gpu: Some("GPU-1".into()), sandbox: true });
+    }
+
+    #[test]
+    fn confinement_is_left_out_on_request_alone() {
+        assert!(!parse(&["--socket-fd", "3", "--device", "cpu", "--sandbox", "off"]).unwrap().sandbox);
+        let problem = parse(&["--socket-fd", "3", "--device", "cpu", "--sandbox", "no"]).unwrap_err();
+        assert_eq!(problem, "--sandbox is `no`, it takes on or off");
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-use super::PlaceArgs;
+use super::{PlaceArgs, SandboxArgs};
 use crate::queue::State;
 
 /// `refmill submit`.
@@ -141,6 +141,9 @@ pub struct ServeArgs {
     /// Forget dead jobs after so many days
     #[arg(long, default_value_t = 30, value_name = "DAYS")]
     pub keep_dead: u16,
+    /// How workers are confined.
+    #[command(flatten)]
+    pub confined: SandboxArgs,
     /// The worker program [default: refmill-worker beside this program]
     #[arg(long, value_name = "PATH")]
     pub worker: Option<PathBuf>,

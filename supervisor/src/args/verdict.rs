@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use clap::Args;
 
+use super::SandboxArgs;
+
 const EXIT_CODES: &str = "\
 Exit codes, by the worst that was found: 0 nothing above info, 1 a defect, 3 an image that was rejected or could \
 not be read, 2 the command line cannot be used, 4 no worker could be started.";
@@ -39,6 +41,9 @@ pub struct InspectArgs {
     /// Worker processes [default: one per hundred files, at most one per core]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     pub workers: Option<u16>,
+    /// How workers are confined.
+    #[command(flatten)]
+    pub confined: SandboxArgs,
     /// The worker program [default: refmill-worker beside this program]
     #[arg(long, value_name = "PATH")]
     pub worker: Option<PathBuf>,

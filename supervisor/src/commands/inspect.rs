@@ -7,9 +7,9 @@ use refmill::exit::ExitCode;
 use refmill::finding::Severity;
 use refmill::report::{Outcome, Report};
 
-use super::CommandError;
 use super::run::prepare;
 use super::sheet::Sheet;
+use super::{CommandError, warn_unconfined};
 use crate::args::InspectArgs;
 use crate::intake::{self, Expanded, Input};
 use crate::pool::{self, News, Task};
@@ -20,6 +20,7 @@ use crate::verdict;
 pub(super) fn inspect(args: InspectArgs) -> Result<ExitCode, CommandError> {
     let stop = prepare()?;
     let settings = InspectSettings::new(args)?;
+    warn_unconfined(settings.plan.confinement.policy);
     let Expanded { inputs, notes } = intake::expand(&settings.inputs)?;
     let mut teller = Teller::new(settings.voice, settings.all);
     notes.iter().for_each(|note| teller.note(note));
@@ -86,10 +87,7 @@ impl Teller {
 
     fn hear(&mut self, news: News) {
         match news {
-            News::Ready(_, posture) if !posture.iter().any(|step| step == "landlock") => {
-                self.note("confinement: without Landlock, which this kernel lacks; seccomp alone closes files");
-            }
-            News::Ready(..) => {}
+            News::Ready(_, verdict) => verdict.notes().for_each(|note| self.note(&note)),
             News::SlotLost(reason) => self.note(&format!("a worker was lost and not replaced: {reason}")),
             News::Finished(finished) => {
                 self.early.insert(finished.index, finished.report);

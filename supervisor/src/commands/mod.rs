@@ -19,6 +19,7 @@ use refmill::exit::ExitCode;
 
 use crate::args::{Args, Command};
 use crate::intake::IntakeError;
+use crate::pool::posture::SandboxPolicy;
 use crate::pool::worker::StartError;
 use crate::queue::QueueError;
 use crate::queue::lock::LockError;
@@ -108,6 +109,16 @@ pub fn dispatch(args: Args) -> ExitCode {
         drop(writeln!(std::io::stderr().lock(), "refmill: {error}"));
         error.exit_code()
     })
+}
+
+/// Says aloud, whoever wants quiet, that nothing confines workers.
+fn warn_unconfined(policy: SandboxPolicy) {
+    if policy == SandboxPolicy::Off {
+        let warning = "refmill: WARNING: --sandbox=off: workers run UNCONFINED; an image that takes a decoder over has \
+                       every right of this user";
+        // As above.
+        drop(writeln!(std::io::stderr().lock(), "{warning}"));
+    }
 }
 
 /// Writes to standard output what a command was asked to print.

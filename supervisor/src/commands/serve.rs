@@ -9,8 +9,8 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use refmill::exit::ExitCode;
 use refmill::report::{Outcome, Report};
 
-use super::CommandError;
 use super::run::prepare;
+use super::{CommandError, warn_unconfined};
 use crate::args::ServeArgs;
 use crate::devices::Choice;
 use crate::pool::worker::WorkerPlan;
@@ -31,6 +31,7 @@ const PRUNE: Duration = Duration::from_secs(3_600);
 pub(super) fn serve(args: ServeArgs) -> Result<ExitCode, CommandError> {
     let asked = prepare()?;
     let settings = ServeSettings::new(args)?;
+    warn_unconfined(settings.plan.confinement.policy);
     let queue = SqliteQueue::open(&settings.queue, Durability::Process, true)?.with(Clock::system(), settings.policy);
     // Two names of one file are one queue.
     let path = settings.queue.canonicalize();
@@ -161,13 +162,10 @@ struct Teller {
 impl Teller {
     fn hear(&mut self, news: News) {
         match news {
-            News::Ready(device, posture) => {
+            News::Ready(device, verdict) => {
                 let reason = shown(&device.reason);
                 tell(self.voice.quiet, &format!("ready on {} {} ({reason})", device.kind, shown(&device.uuid)));
-                if !posture.iter().any(|step| step == "landlock") {
-                    let note = "confinement: without Landlock, which this kernel lacks; seccomp alone closes files";
-                    tell(self.voice.quiet, note);
-                }
+                verdict.notes().for_each(|note| tell(self.voice.quiet, &note));
             }
             News::SlotLost(reason) => tell(false, &format!("a worker was lost and not replaced: {}", shown(&reason))),
             News::Finished(finished) => self.finished(&finished.report),

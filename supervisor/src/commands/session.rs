@@ -2,7 +2,7 @@
 
 use refmill::exit::ExitCode;
 
-use super::CommandError;
+use super::{CommandError, warn_unconfined};
 use crate::devices::Choice;
 use crate::pool::worker::WorkerPlan;
 use crate::pool::{self, Ended, News, Order, Task};
@@ -21,6 +21,7 @@ pub(super) struct Session {
 impl Session {
     /// Runs all tasks; where an automatically chosen GPU does not start, on the CPU.
     pub(super) fn run(mut self, mut progress: Progress) -> Result<ExitCode, CommandError> {
+        warn_unconfined(self.plan.confinement.policy);
         let mut ended = self.attempt(&mut progress);
         if let (false, true, Some(error)) = (ended.worked, self.plan.device.may_fall_back, &ended.broken) {
             let gpu = self.plan.device.gpu.as_ref().map(ToString::to_string).unwrap_or_default();
@@ -42,11 +43,9 @@ impl Session {
 
     fn attempt(&self, progress: &mut Progress) -> Ended {
         let mut tell = |news| match news {
-            News::Ready(device, posture) => {
+            News::Ready(device, verdict) => {
                 progress.device(&device);
-                if !posture.iter().any(|step| step == "landlock") {
-                    progress.note("confinement: without Landlock, which this kernel lacks; seccomp alone closes files");
-                }
+                verdict.notes().for_each(|note| progress.note(&note));
             }
             News::SlotLost(reason) => progress.note(&format!("a worker was lost and not replaced: {reason}")),
             News::Finished(finished) => progress.finished(&finished.report),

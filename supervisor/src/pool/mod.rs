@@ -1,9 +1,13 @@
 //! The pool: slots, each a thread with one worker, which share a source of tasks. The first slot starts alone; its
 //! worker shows whether the device works at all, before the others are started.
 
+pub mod cgroup;
 pub mod claim;
+pub mod confinement;
 pub mod mailbox;
+pub mod namespaces;
 pub mod postman;
+pub mod posture;
 pub mod process;
 mod slot;
 mod source;
@@ -23,6 +27,7 @@ use serde::{Deserialize, Serialize};
 use crate::intake::Origin;
 use crate::publish::Outputs;
 use crate::shutdown::Stop;
+use posture::Verdict;
 use slot::Slot;
 pub use source::{Given, TaskSource};
 use worker::{StartError, WorkerPlan};
@@ -82,8 +87,8 @@ pub struct Finished {
 /// What the caller is told while the pool runs.
 #[derive(Debug)]
 pub enum News {
-    /// The first worker is ready, on this device, with these confinement steps.
-    Ready(Device, Vec<String>),
+    /// The first worker is ready, on this device, confined like this.
+    Ready(Device, Verdict),
     /// A further worker could not be had; the others go on.
     SlotLost(String),
     /// A task has its report. They come in the order of their completion.
@@ -102,7 +107,7 @@ pub struct Ended {
 }
 
 enum Message {
-    Started(Box<Device>, Vec<String>),
+    Started(Box<Device>, Verdict),
     Finished(Box<Finished>),
     Lost(StartError),
 }
@@ -149,11 +154,11 @@ pub fn run_from(
         while let Ok(message) = messages.recv() {
             let further = sender.take();
             match message {
-                Message::Started(device, posture) => {
+                Message::Started(device, verdict) => {
                     ended.worked = true;
                     if let Some(sender) = further {
                         (1..slots).for_each(|_| start(sender.clone(), &mut ended));
-                        tell(News::Ready(*device, posture));
+                        tell(News::Ready(*device, verdict));
                     }
                 }
                 Message::Finished(finished) => tell(News::Finished(finished)),

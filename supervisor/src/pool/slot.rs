@@ -34,7 +34,7 @@ impl Slot<'_> {
         // A send fails only when the pool's own loop has ended, and then nobody is left to be told.
         match Worker::start(self.plan, self.stop) {
             Ok(worker) => {
-                drop(tell.send(Message::Started(Box::new(worker.device().clone()), worker.posture().to_vec())));
+                drop(tell.send(Message::Started(Box::new(worker.device().clone()), worker.confinement().clone())));
                 self.work(worker, tell);
             }
             Err(error) => drop(tell.send(Message::Lost(error))),

@@ -1,6 +1,8 @@
 //! Stage 1 of the confinement: what holds for a worker before its first instruction. The only unsafe code of this
 //! crate; between fork and exec there are system calls only, no allocation, no lock, no logging.
-#![allow(unsafe_code)] // Command::pre_exec and three system calls that no safe wrapper offers without allocating
+#![allow(unsafe_code)] // Command::pre_exec and system calls that no safe wrapper offers without allocating
+
+mod isolation;
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -20,6 +22,7 @@ use nix::sys::signal::{SigSet, Signal};
 use nix::unistd::{Pid, getpid, getppid};
 
 use super::process::Process;
+pub use isolation::{Isolation, Namespaces};
 
 /// Where the worker finds its end of the socket.
 pub const SOCKET_FD: RawFd = 3;
@@ -37,6 +40,8 @@ pub struct Launch<'a> {
     pub environment: Vec<(&'static str, OsString)>,
     /// Longest file that it may write, in bytes; shared memory counts.
     pub file_bytes: u64,
+    /// What it is apart from.
+    pub isolation: Isolation,
 }
 
 /// Why a worker could not be started.
@@ -59,35 +64,61 @@ pub enum SpawnError {
 ///
 /// # Errors
 /// [`SpawnError`]; no process is left behind.
-pub fn spawn(launch: &Launch<'_>, socket: &OwnedFd) -> Result<Process, SpawnError> {
+pub fn spawn(launch: Launch<'_>, socket: &OwnedFd) -> Result<Process, SpawnError> {
     reserve_socket_fd().map_err(SpawnError::Reserve)?;
-    let failed = |source| SpawnError::Start { program: launch.program.to_owned(), source };
+    let program = launch.program;
+    let failed = |source| SpawnError::Start { program: program.to_owned(), source };
     Ok(Process::new(start(launch, socket).map_err(failed)?))
 }
 
-fn start(launch: &Launch<'_>, socket: &OwnedFd) -> io::Result<Child> {
-    let (parent, socket, file_bytes) = (getpid(), socket.as_raw_fd(), launch.file_bytes);
+/// Whether a process of this one's can be put into `namespaces`: one is, and ends there.
+///
+/// # Errors
+/// What the kernel says.
+pub fn try_out(namespaces: Namespaces) -> io::Result<()> {
+    let isolation = Isolation::new(Some(namespaces));
+    // It ends before exec, and what is named here is never run.
+    let mut command = Command::new("/proc/self/exe");
+    command.env_clear().stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    let attempt = move || -> io::Result<()> {
+        isolation.apply()?;
+        // SAFETY: _exit ends the child at once and runs nothing of its parent's.
+        unsafe { libc::_exit(0) }
+    };
+    // SAFETY: as for `start`: system calls through wrappers, on memory that was made before the fork.
+    unsafe { command.pre_exec(attempt) };
+    let ended = command.spawn()?.wait()?;
+    if ended.success() { Ok(()) } else { Err(io::Error::other(ended.to_string())) }
+}
+
+fn start(launch: Launch<'_>, socket: &OwnedFd) -> io::Result<Child> {
+    let (parent, socket, file_bytes, isolation) = (getpid(), socket.as_raw_fd(), launch.file_bytes, launch.isolation);
     let mut command = Command::new(launch.program);
     command.args(&launch.arguments).env_clear().envs(launch.environment.iter().map(|(key, value)| (key, value)));
     command.current_dir("/").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).process_group(0);
-    let confine = move || confine(parent, socket, file_bytes);
+    let confine = move || confine(parent, socket, file_bytes, &isolation);
     // SAFETY: the closure runs between fork and exec in a process of many threads, so it must not allocate, lock or
-    // touch memory that another thread may have left half written. It owns three integers and makes system calls
-    // through wrappers that turn errno into an integer error.
+    // touch memory that another thread may have left half written. It owns integers and bytes that were written
+    // before the fork, and makes system calls through wrappers that turn errno into an integer error.
     unsafe { command.pre_exec(confine) };
     command.spawn()
 }
 
-/// Runs in the child. The order: what could outlive a dying parent first, descriptors last.
-fn confine(parent: Pid, socket: RawFd, file_bytes: u64) -> io::Result<()> {
+/// Runs in the child. The order: what needs rights before they are given up, descriptors last.
+fn confine(parent: Pid, socket: RawFd, file_bytes: u64, isolation: &Isolation) -> io::Result<()> {
+    set_no_new_privs()?;
+    set_pdeathsig(Signal::SIGKILL)?;
+    isolation.apply()?;
+    // Once more after what changes rights, since the kernel may forget it then.
     set_pdeathsig(Signal::SIGKILL)?;
     // The parent may have died before the line above; then nobody would ever send the signal.
     if getppid() != parent {
         return Err(Errno::ESRCH.into());
     }
-    set_no_new_privs()?;
     SigSet::empty().thread_set_mask()?;
     setrlimit(Resource::RLIMIT_CORE, 0, 0)?;
+    setrlimit(Resource::RLIMIT_MSGQUEUE, 0, 0)?;
+    setrlimit(Resource::RLIMIT_RTPRIO, 0, 0)?;
     setrlimit(Resource::RLIMIT_NOFILE, MAX_DESCRIPTORS, MAX_DESCRIPTORS)?;
     setrlimit(Resource::RLIMIT_FSIZE, file_bytes, file_bytes)?;
     hand_over(socket)

@@ -11,10 +11,12 @@ use refmill::report::{Device, Report};
 use refmill::wire::{Event, Region, Request};
 
 use super::claim::{self, ClaimError};
+use super::confinement::{Confinement, Prepared};
 use super::mailbox::{Mailbox, MailboxError};
 use super::postman::{Postman, PostmanError};
+use super::posture::{Gap, SandboxPolicy, Verdict};
 use super::process::Process;
-use super::spawn::{Launch, SOCKET_FD, SpawnError, spawn};
+use super::spawn::{Isolation, Launch, SOCKET_FD, SpawnError, spawn};
 use crate::devices::Choice;
 use crate::memory::{OutputRegion, SealedInput};
 use crate::shutdown::Stop;
@@ -39,17 +41,21 @@ pub struct WorkerPlan {
     pub device: Choice,
     /// Size of the output region, in bytes.
     pub output_bytes: u64,
+    /// How it is confined.
+    pub confinement: Confinement,
 }
 
 /// A worker that is ready for a job.
 #[derive(Debug)]
 pub struct Worker {
+    // Dropped in this order: the process goes before its cgroup.
     process: Process,
+    prepared: Prepared,
     mailbox: Mailbox,
     postman: Postman,
     output: OutputRegion,
     device: Device,
-    posture: Vec<String>,
+    verdict: Verdict,
     jobs: u64,
 }
 
@@ -84,10 +90,12 @@ pub enum StartError {
         what: String,
     },
     /// It is less confined than it must be.
-    #[error("worker is ready without confinement step `{missing}`")]
+    #[error("--sandbox={policy} asks for more than there is: {gap}")]
     Posture {
-        /// The step that does not hold.
-        missing: String,
+        /// What was asked for.
+        policy: SandboxPolicy,
+        /// What does not hold.
+        gap: Gap,
     },
     /// The user wants to stop.
     #[error("interrupted")]
@@ -139,8 +147,10 @@ impl Worker {
         let folder = tempfile::Builder::new().prefix("refmill-").tempdir().map_err(StartError::Prepare)?;
         let (mut mailbox, socket) = Mailbox::pair().map_err(StartError::Prepare)?;
         let output = OutputRegion::new(plan.output_bytes).map_err(StartError::Prepare)?;
-        let launch = plan.launch(folder.path().as_os_str().to_owned());
-        let mut process = spawn(&launch, &socket)?;
+        let weaker = |gap| StartError::Posture { policy: plan.confinement.policy, gap };
+        let prepared = plan.confinement.prepare().map_err(weaker)?;
+        let launch = plan.launch(folder.path().as_os_str().to_owned(), prepared.isolation(plan.device.kind()));
+        let mut process = spawn(launch, &socket)?;
         // Only the worker may hold its end: its death must be seen as the end of the stream.
         drop(socket);
         let mut listen = |mailbox: &mut Mailbox| match mailbox.receive(deadline, stop) {
@@ -157,10 +167,10 @@ impl Worker {
             return Err(StartError::protocol("its second event is not Ready"));
         };
         let device = plan.verified(device)?;
-        check_posture(&posture, &device.kind)?;
+        let verdict = prepared.judge(&device.kind, posture, process.pid()).map_err(weaker)?;
         let sent = mailbox.send_region(Region::Output, std::os::fd::AsFd::as_fd(&output), deadline, stop);
         sent.map_err(|error| StartError::from_mailbox(error, &mut process))?;
-        Ok(Self { process, mailbox, postman, output, device, posture, jobs: 0 })
+        Ok(Self { process, prepared, mailbox, postman, output, device, verdict, jobs: 0 })
     }
 
     /// The device it runs on.
@@ -169,10 +179,16 @@ impl Worker {
         &self.device
     }
 
-    /// The confinement steps that hold, in its own words.
+    /// How it is confined.
     #[must_use]
-    pub fn posture(&self) -> &[String] {
-        &self.posture
+    pub fn confinement(&self) -> &Verdict {
+        &self.verdict
+    }
+
+    /// The limit on its memory, in bytes, if it was killed for being over it.
+    #[must_use]
+    pub fn out_of_memory(&self) -> Option<u64> {
+        self.prepared.out_of_memory()
     }
 
     /// Where the artifacts of the last job lie.
@@ -214,7 +230,13 @@ impl Worker {
 
     fn failed(&mut self, error: MailboxError, started: Instant) -> RunError {
         match error {
-            MailboxError::Gone => RunError::Crashed { how: epitaph(&mut self.process) },
+            MailboxError::Gone => {
+                let how = epitaph(&mut self.process);
+                match self.out_of_memory() {
+                    Some(limit) => RunError::Crashed { how: format!("{how}, over its {limit} bytes of memory,") },
+                    None => RunError::Crashed { how },
+                }
+            }
             MailboxError::Interrupted => {
                 self.process.end(Duration::ZERO);
                 RunError::Interrupted
@@ -253,11 +275,14 @@ fn in_time(mut report: Report, started: Instant, job: &Job) -> Report {
 }
 
 impl WorkerPlan {
-    fn launch(&self, folder: OsString) -> Launch<'_> {
+    fn launch(&self, folder: OsString, isolation: Isolation) -> Launch<'_> {
         let gpu = self.device.gpu.as_ref().map(|gpu| OsString::from(gpu.as_str()));
         let mut arguments: Vec<OsString> = vec!["--socket-fd".into(), SOCKET_FD.to_string().into()];
         arguments.extend(["--device".into(), self.device.kind().into()]);
         arguments.extend(gpu.iter().flat_map(|gpu| ["--gpu".into(), gpu.clone()]));
+        if self.confinement.policy == SandboxPolicy::Off {
+            arguments.extend(["--sandbox".into(), "off".into()]);
+        }
         let mut environment = vec![
             ("CUDA_VISIBLE_DEVICES", gpu.unwrap_or_default()),
             ("CUDA_DEVICE_ORDER", "PCI_BUS_ID".into()),
@@ -265,7 +290,7 @@ impl WorkerPlan {
             ("TMPDIR", folder),
         ];
         environment.extend(self.library_path.clone().map(|path| ("LD_LIBRARY_PATH", path)));
-        Launch { program: &self.program, arguments, environment, file_bytes: self.output_bytes }
+        Launch { program: &self.program, arguments, environment, file_bytes: self.output_bytes, isolation }
     }
 
     /// The device as the worker tells it, if it is the one that was asked for.
@@ -312,16 +337,6 @@ impl From<PostmanError> for StartError {
     }
 }
 
-/// The steps without which no worker gets a job. Landlock is not among them: older kernels lack it, and what it
-/// closes besides seccomp is told by [`Worker::posture`].
-fn check_posture(posture: &[String], kind: &str) -> Result<(), StartError> {
-    let required = ["no_new_privs".to_owned(), format!("seccomp_{kind}")];
-    match required.into_iter().find(|step| !posture.contains(step)) {
-        Some(missing) => Err(StartError::Posture { missing }),
-        None => Ok(()),
-    }
-}
-
 /// How a process that closed its socket ended, with its last words.
 fn epitaph(process: &mut Process) -> String {
     let ending = process.end(EXIT_GRACE).to_string();
@@ -351,7 +366,8 @@ mod tests {
 
     fn plan(gpu: Option<GpuUuid>) -> WorkerPlan {
         let device = Choice { gpu, reason: "asked for".into(), may_fall_back: false };
-        WorkerPlan { program: "/bin/false".into(), library_path: None, device, output_bytes: 1 << 20 }
+        let confinement = Confinement { policy: SandboxPolicy::Standard, memory_bytes: 1 << 30 };
+        WorkerPlan { program: "/bin/false".into(), library_path: None, device, output_bytes: 1 << 20, confinement }
     }
 
     fn told(kind: &str, uuid: &str) -> Device {
@@ -361,7 +377,7 @@ mod tests {
     #[test]
     fn cpu_worker_sees_no_gpu() {
         let plan = plan(None);
-        let launch = plan.launch("/tmp/x".into());
+        let launch = plan.launch("/tmp/x".into(), Isolation::none());
         assert!(launch.environment.contains(&("CUDA_VISIBLE_DEVICES", OsString::new())));
         assert_eq!(launch.arguments, ["--socket-fd", "3", "--device", "cpu"]);
     }
@@ -369,7 +385,7 @@ mod tests {
     #[test]
     fn cuda_worker_sees_its_gpu_by_uuid() {
         let plan = plan(Some(GpuUuid::parse(GPU).unwrap()));
-        let launch = plan.launch("/tmp/x".into());
+        let launch = plan.launch("/tmp/x".into(), Isolation::none());
         assert!(launch.environment.contains(&("CUDA_VISIBLE_DEVICES", GPU.into())));
         assert_eq!(launch.arguments, ["--socket-fd", "3", "--device", "cuda", "--gpu", GPU]);
     }
@@ -389,11 +405,11 @@ mod tests {
     }
 
     #[test]
-    fn worker_without_its_filter_is_refused() {
-        let steps = |names: &[&str]| names.iter().map(ToString::to_string).collect::<Vec<_>>();
-        assert!(check_posture(&steps(&["no_new_privs", "seccomp_cpu"]), "cpu").is_ok());
-        let weaker = check_posture(&steps(&["no_new_privs", "landlock", "seccomp_cuda"]), "cpu").unwrap_err();
-        assert_eq!(weaker.to_string(), "worker is ready without confinement step `seccomp_cpu`");
+    fn unconfined_worker_is_told_so() {
+        let mut plan = plan(None);
+        plan.confinement.policy = SandboxPolicy::Off;
+        let launch = plan.launch("/tmp/x".into(), Isolation::none());
+        assert_eq!(launch.arguments, ["--socket-fd", "3", "--device", "cpu", "--sandbox", "off"]);
     }
 
     #[test]

@@ -50,7 +50,7 @@ impl InspectSettings {
         };
         limits.output_bytes = output_bytes;
         let order = Order::new(image, None, ColourOptions::default(), limits);
-        let plan = worker_plan(args.worker, Choice::cpu("inspection derives no tensors"), &limits)?;
+        let plan = worker_plan(args.worker, Choice::cpu("inspection derives no tensors"), &limits, args.confined)?;
         Ok(Self {
             inputs: args.inputs,
             order: Order { depth, policy, hashed: args.hash, ..order },

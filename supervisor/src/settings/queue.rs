@@ -90,7 +90,7 @@ impl ServeSettings {
         let [done_ms, dead_ms] = [args.keep_done, args.keep_dead].map(|days| i64::from(days).saturating_mul(DAY_MS));
         Ok(Self {
             queue: args.queue,
-            plan: worker_plan(args.worker, device, &Limits::default())?,
+            plan: worker_plan(args.worker, device, &Limits::default(), args.confined)?,
             workers: args.place.workers.map(usize::from),
             drain: args.drain,
             grace: Duration::from_secs(args.grace.into()),

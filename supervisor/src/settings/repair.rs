@@ -81,7 +81,12 @@ impl RepairSettings {
             order: Order { policy, strip, ..Order::new(image, None, colour, limits) },
             place,
             report: args.report,
-            plan: worker_plan(args.shared.worker, Choice::cpu("repair derives no tensors"), &limits)?,
+            plan: worker_plan(
+                args.shared.worker,
+                Choice::cpu("repair derives no tensors"),
+                &limits,
+                args.shared.confined,
+            )?,
             workers: args.workers.map(usize::from),
             voice: Voice { json: args.json, quiet: args.shared.quiet },
         })

@@ -59,7 +59,7 @@ fn behave(extension: &str) -> (Place, Option<i32>, Job) {
     let name = format!("a.{extension}");
     fs::write(place.path(&name), "x").unwrap();
     place.refmill(&["submit", "--no-image", "--no-tensors", &name]);
-    let code = drain(&place, &["--worker", fake_worker().to_str().unwrap()]);
+    let code = drain(&place, &["--worker", fake_worker().to_str().unwrap(), "--sandbox=off"]);
     let job = place.jobs().remove(0);
     (place, code, job)
 }

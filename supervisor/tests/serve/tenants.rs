@@ -45,7 +45,8 @@ fn poison_of_one_tenant_costs_another_nothing() {
     let place = shared(&[Tenant::open("a"), Tenant::open("b")]);
     submit(&place, "a", &["1.crash", "2.crash", "3.crash"]);
     submit(&place, "b", &["1.ok", "2.ok", "3.ok"]);
-    let drained = place.serve(&["--drain", "--worker", fake_worker().to_str().unwrap()]).wait().unwrap();
+    let drained =
+        place.serve(&["--drain", "--worker", fake_worker().to_str().unwrap(), "--sandbox=off"]).wait().unwrap();
     let jobs = place.jobs();
     let of = |tenant: &str| jobs.iter().filter(|job| job.tenant == tenant).map(|job| job.state).collect::<Vec<_>>();
     assert_eq!((drained.code(), of("a"), of("b")), (Some(1), vec![State::Dead; 3], vec![State::Done; 3]));

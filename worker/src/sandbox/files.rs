@@ -37,10 +37,12 @@ const MACHINE: [&str; 8] = [
 ];
 
 /// What holds from before the device's start.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Started {
     /// ABI of the rules; 0 on a kernel without Landlock.
     pub abi: u32,
+    /// The GPUs' nodes. Found before: the rules let nobody list `/dev`.
+    nodes: Vec<PathBuf>,
 }
 
 /// What holds for jobs.
@@ -60,14 +62,15 @@ struct Allowed {
 
 /// The rules under which a device of `kind` starts; for the CPU, which opens nothing, none at all.
 pub fn begin(kind: &str) -> Result<Started, SandboxError> {
-    let status = restrict(if kind == "cpu" { Vec::new() } else { for_driver() }, false)?;
-    Ok(Started { abi: abi(&status) })
+    let nodes = device_nodes();
+    let status = restrict(if kind == "cpu" { Vec::new() } else { for_driver(&nodes) }, false)?;
+    Ok(Started { abi: abi(&status), nodes })
 }
 
 /// The rules for jobs: no file, no TCP port, no signal to others. A GPU's device nodes stay, since the driver opens
 /// them again when it creates memory.
-pub fn close(kind: &str) -> Result<Closed, SandboxError> {
-    let nodes = if kind == "cuda" { device_nodes() } else { Vec::new() };
+pub fn close(started: &Started, kind: &str) -> Result<Closed, SandboxError> {
+    let nodes = if kind == "cuda" { driven(&started.nodes).collect() } else { Vec::new() };
     let status = restrict(nodes, true)?;
     Ok(Closed { abi: abi(&status), all_threads: status.all_threads })
 }
@@ -99,13 +102,13 @@ fn abi(status: &RestrictionStatus) -> u32 {
     }
 }
 
-fn for_driver() -> Vec<Allowed> {
+fn for_driver(nodes: &[PathBuf]) -> Vec<Allowed> {
     let read = AccessFs::ReadFile | AccessFs::ReadDir;
     let readable = LIBRARIES.iter().chain(&MACHINE).map(PathBuf::from).chain(library_path());
     let readable = readable.map(|path| Allowed { path, rights: read });
     // The driver names its threads by writing into /proc, and truncates what is there. The link leads to this process' own folder, and to no other.
     let own = Allowed { path: "/proc/self".into(), rights: read | AccessFs::WriteFile | AccessFs::Truncate };
-    readable.chain([own]).chain(device_nodes()).collect()
+    readable.chain([own]).chain(driven(nodes)).collect()
 }
 
 /// `LD_LIBRARY_PATH`, as the supervisor has it, but for what is no library folder at all.
@@ -115,9 +118,13 @@ fn library_path() -> Vec<PathBuf> {
 }
 
 /// `/dev/nvidia0`, `/dev/nvidiactl`, `/dev/nvidia-uvm` and the like; `/dev/nvidia-caps` holds those of MIG instances.
-fn device_nodes() -> Vec<Allowed> {
+fn device_nodes() -> Vec<PathBuf> {
     let entries = std::fs::read_dir("/dev").into_iter().flatten().flatten();
     let nodes = entries.filter(|entry| entry.file_name().to_string_lossy().starts_with("nvidia"));
+    nodes.map(|entry| entry.path()).collect()
+}
+
+fn driven(nodes: &[PathBuf]) -> impl Iterator<Item = Allowed> + '_ {
     let rights = AccessFs::ReadFile | AccessFs::WriteFile | AccessFs::IoctlDev;
-    nodes.map(|entry| Allowed { path: entry.path(), rights }).collect()
+    nodes.iter().map(move |path| Allowed { path: path.clone(), rights })
 }

@@ -67,7 +67,7 @@ impl Confinement {
     /// # Errors
     /// [`SandboxError`].
     pub fn close(self, kind: &str) -> Result<Posture, SandboxError> {
-        let closed = files::close(kind)?;
+        let closed = files::close(&self.started, kind)?;
         if closed.abi > 0 {
             prove_closed()?;
         }

@@ -15,4 +15,5 @@ mod outputs;
 mod pipeline;
 mod process;
 mod python;
+mod sandbox;
 mod support;

@@ -155,7 +155,8 @@ pub struct Colour {
     /// The primaries, where there are three.
     #[serde(default)]
     pub primaries: Option<Primaries>,
-    /// What converted them: `none`, `naive` (CMYK), `matrix`, `hdr` or `lcms2`; empty after an inspection.
+    /// What converted them: `none`, `naive` (CMYK), `table` (gray), `matrix`, `grid` (lookup tables), `hdr` or `lcms2`;
+    /// empty after an inspection.
     pub engine: String,
     /// Intent and black point compensation.
     pub options: ColourOptions,

@@ -2,13 +2,14 @@
 
 use std::fmt;
 
-use lcms2::{Flags, PixelFormat, Profile, TagSignature, Transform};
+use lcms2::{DisallowCache, Flags, GlobalContext, PixelFormat, Profile, TagSignature, Transform};
 use refmill::failure::{Code, Failure};
 use refmill::job::{ColourOptions, Intent};
 
+use super::grid::Grid;
 use super::hdr::Hdr;
 use super::matrix::Matrix;
-use super::source;
+use super::{sampling, source};
 use crate::decode::Pixels;
 use crate::repair::Meaning;
 
@@ -34,20 +35,50 @@ pub enum Kind {
     Lab8,
 }
 
+impl Kind {
+    /// The kind of `pixels`.
+    #[must_use]
+    pub fn of(pixels: &Pixels) -> Self {
+        match pixels {
+            Pixels::Gray8(_) => Self::Gray8,
+            Pixels::Gray16(_) => Self::Gray16,
+            Pixels::Rgb8(_) => Self::Rgb8,
+            Pixels::Rgb16(_) => Self::Rgb16,
+            Pixels::Cmyk8(_) => Self::Cmyk8,
+            Pixels::Cmyk16(_) => Self::Cmyk16,
+            Pixels::Lab8(_) => Self::Lab8,
+        }
+    }
+
+    /// Values of a code.
+    #[must_use]
+    pub fn levels(self) -> usize {
+        match self {
+            Self::Gray8 | Self::Rgb8 | Self::Cmyk8 | Self::Lab8 => 1 << 8,
+            Self::Gray16 | Self::Rgb16 | Self::Cmyk16 => 1 << 16,
+        }
+    }
+}
+
+/// lcms2's own transform, without its cache of one pixel, so that threads can share it.
+type Lcms = Transform<u8, u8, GlobalContext, DisallowCache>;
+
 /// A transform to 8-bit sRGB.
 pub enum Engine {
     /// The pixels are sRGB: only depth and gray are changed.
     Identity,
     /// (1-C)(1-K).
     NaiveCmyk,
-    /// Matrix profile, 8 bits, in place.
-    Matrix8(Box<Matrix>),
-    /// Matrix profile, 16 bits.
-    Matrix16(Box<Matrix>),
+    /// Gray by what lcms2 makes of each of its 256 or 65,536 codes.
+    Table(Box<[[u8; 3]]>),
+    /// Matrix profile, for codes of one depth.
+    Matrix(Box<Matrix>),
+    /// Lookup tables, for codes of one depth.
+    Grid(Box<Grid>),
     /// PQ or HLG.
     Hdr(Box<Hdr>),
     /// Anything, by lcms2.
-    Lcms(Transform<u8, u8>),
+    Lcms(Lcms),
 }
 
 impl fmt::Debug for Engine {
@@ -78,6 +109,16 @@ pub fn build(meaning: &Meaning<'_>, kind: Kind, options: ColourOptions) -> Resul
     {
         return Ok(engine);
     }
+    if let Meaning::Icc(icc) = meaning {
+        let grid = match kind {
+            Kind::Rgb8 | Kind::Rgb16 => sampling::sample::<3>(&profile, &icc.bytes, kind.levels(), options)?,
+            Kind::Cmyk8 | Kind::Cmyk16 => sampling::sample::<4>(&profile, &icc.bytes, kind.levels(), options)?,
+            Kind::Gray8 | Kind::Gray16 | Kind::Lab8 => None,
+        };
+        if let Some(grid) = grid {
+            return Ok(Engine::Grid(Box::new(grid)));
+        }
+    }
     let format = match kind {
         Kind::Gray8 => PixelFormat::GRAY_8,
         Kind::Gray16 => PixelFormat::GRAY_16,
@@ -87,25 +128,38 @@ pub fn build(meaning: &Meaning<'_>, kind: Kind, options: ColourOptions) -> Resul
         Kind::Cmyk16 => PixelFormat::CMYK_16,
         Kind::Lab8 => PixelFormat::Lab_8,
     };
-    lcms(&profile, format, options).map(Engine::Lcms)
+    let transform = lcms(&profile, format, options)?;
+    Ok(match kind {
+        Kind::Gray8 => Engine::Table(triples(by_lcms(&transform, &(0..=u8::MAX).collect::<Vec<_>>(), 1 << 8))),
+        Kind::Gray16 => Engine::Table(triples(deep_by_lcms(&transform, &(0..=u16::MAX).collect::<Vec<_>>(), 1))),
+        _ => Engine::Lcms(transform),
+    })
 }
 
-fn lcms(profile: &Profile, format: PixelFormat, options: ColourOptions) -> Result<Transform<u8, u8>, Failure> {
-    let intent = match options.intent {
+/// The intent in lcms2's words.
+pub fn intent(options: ColourOptions) -> lcms2::Intent {
+    match options.intent {
         Intent::Perceptual => lcms2::Intent::Perceptual,
         Intent::RelativeColorimetric => lcms2::Intent::RelativeColorimetric,
         Intent::Saturation => lcms2::Intent::Saturation,
         Intent::AbsoluteColorimetric => lcms2::Intent::AbsoluteColorimetric,
-    };
-    let mut flags = Flags::default();
-    if options.black_point_compensation {
-        flags = flags | Flags::BLACKPOINT_COMPENSATION;
     }
+}
+
+/// Black point compensation in lcms2's words.
+pub fn flags(options: ColourOptions) -> Flags<DisallowCache> {
+    let flags = Flags::NO_CACHE;
+    if options.black_point_compensation { flags | Flags::BLACKPOINT_COMPENSATION } else { flags }
+}
+
+fn lcms(profile: &Profile, format: PixelFormat, options: ColourOptions) -> Result<Lcms, Failure> {
+    let mut flags = flags(options);
     // lcms2 would sample deep matrix profiles into a coarse grid, which bands in the shadows.
     if format.bytes_per_channel() > 1 && profile.is_matrix_shaper() {
         flags = flags | Flags::NO_OPTIMIZE;
     }
-    Transform::new_flags(profile, format, &Profile::new_srgb(), PixelFormat::RGB_8, intent, flags)
+    let (context, target) = (GlobalContext::new(), Profile::new_srgb());
+    Transform::new_flags_context(context, profile, format, &target, PixelFormat::RGB_8, intent(options), flags)
         .map_err(|error| Failure::new(Code::Colour, format!("lcms2 builds no transform: {error}")))
 }
 
@@ -114,8 +168,7 @@ fn matrix(profile: &Profile, kind: Kind) -> Option<Engine> {
     let has_tables = [TagSignature::AToB0Tag, TagSignature::AToB1Tag].into_iter().any(|tag| profile.has_tag(tag));
     match kind {
         _ if has_tables || !profile.is_matrix_shaper() => None,
-        Kind::Rgb8 => Matrix::new(profile, 1 << 8).map(|matrix| Engine::Matrix8(Box::new(matrix))),
-        Kind::Rgb16 => Matrix::new(profile, 1 << 16).map(|matrix| Engine::Matrix16(Box::new(matrix))),
+        Kind::Rgb8 | Kind::Rgb16 => Matrix::new(profile, kind.levels()).map(|matrix| Engine::Matrix(Box::new(matrix))),
         _ => None,
     }
 }
@@ -126,9 +179,21 @@ impl Engine {
         match self {
             Self::Identity => "none",
             Self::NaiveCmyk => "naive",
-            Self::Matrix8(_) | Self::Matrix16(_) => "matrix",
+            Self::Table(_) => "table",
+            Self::Matrix(_) => "matrix",
+            Self::Grid(_) => "grid",
             Self::Hdr(_) => "hdr",
             Self::Lcms(_) => "lcms2",
+        }
+    }
+
+    /// Bytes of its tables; what lcms2 holds for itself is not among them.
+    pub fn bytes(&self) -> usize {
+        match self {
+            Self::Table(table) => size_of_val(&**table),
+            Self::Matrix(matrix) => matrix.bytes(),
+            Self::Grid(grid) => grid.bytes(),
+            Self::Identity | Self::NaiveCmyk | Self::Hdr(_) | Self::Lcms(_) => 0,
         }
     }
 
@@ -141,11 +206,19 @@ impl Engine {
             (Self::Identity, pixels) => identity(pixels),
             (Self::NaiveCmyk, Pixels::Cmyk8(data)) => Ok(naive_cmyk(&data)),
             (Self::NaiveCmyk, Pixels::Cmyk16(data)) => Ok(naive_cmyk(&reduce(&data))),
-            (Self::Matrix8(matrix), Pixels::Rgb8(mut data)) => {
+            (Self::Table(table), Pixels::Gray8(data)) => Ok(look_up(table, data.into_iter().map(usize::from))),
+            (Self::Table(table), Pixels::Gray16(data)) => Ok(look_up(table, data.into_iter().map(usize::from))),
+            (Self::Matrix(matrix), Pixels::Rgb8(mut data)) => {
                 matrix.apply8(&mut data);
                 Ok(data)
             }
-            (Self::Matrix16(matrix), Pixels::Rgb16(data)) => Ok(matrix.apply16(&data)),
+            (Self::Matrix(matrix), Pixels::Rgb16(data)) => Ok(matrix.apply16(&data)),
+            (Self::Grid(grid), Pixels::Rgb8(mut data)) => {
+                grid.apply8_in_place(&mut data);
+                Ok(data)
+            }
+            (Self::Grid(grid), Pixels::Cmyk8(data)) => Ok(grid.apply8(&data)),
+            (Self::Grid(grid), Pixels::Rgb16(data) | Pixels::Cmyk16(data)) => Ok(grid.apply16(&data)),
             (Self::Hdr(hdr), Pixels::Rgb16(data)) => Ok(hdr.apply(&data)),
             (Self::Hdr(hdr), Pixels::Rgb8(data)) => Ok(hdr.apply(&widen(&data, 1))),
             (Self::Hdr(hdr), Pixels::Gray8(data)) => Ok(hdr.apply(&widen(&data, 3))),
@@ -156,9 +229,7 @@ impl Engine {
                 transform.transform_in_place(&mut data);
                 Ok(data)
             }
-            (Self::Lcms(transform), Pixels::Gray8(data)) => Ok(by_lcms(transform, &data, data.len())),
             (Self::Lcms(transform), Pixels::Cmyk8(data)) => Ok(by_lcms(transform, &data, data.len() / 4)),
-            (Self::Lcms(transform), Pixels::Gray16(data)) => Ok(deep_by_lcms(transform, &data, 1)),
             (Self::Lcms(transform), Pixels::Rgb16(data)) => Ok(deep_by_lcms(transform, &data, 3)),
             (Self::Lcms(transform), Pixels::Cmyk16(data)) => Ok(deep_by_lcms(transform, &data, 4)),
             (engine, _) => {
@@ -168,14 +239,22 @@ impl Engine {
     }
 }
 
-fn by_lcms(transform: &Transform<u8, u8>, data: &[u8], pixels: usize) -> Vec<u8> {
+fn triples(codes: Vec<u8>) -> Box<[[u8; 3]]> {
+    codes.as_chunks().0.into()
+}
+
+fn look_up(table: &[[u8; 3]], codes: impl Iterator<Item = usize>) -> Vec<u8> {
+    codes.flat_map(|code| table.get(code).copied().unwrap_or_default()).collect()
+}
+
+fn by_lcms(transform: &Lcms, data: &[u8], pixels: usize) -> Vec<u8> {
     let mut out = vec![0; pixels * 3];
     transform.transform_pixels(data, &mut out);
     out
 }
 
 /// lcms2 takes 16-bit samples in the machine's own byte order.
-fn deep_by_lcms(transform: &Transform<u8, u8>, data: &[u16], channels: usize) -> Vec<u8> {
+fn deep_by_lcms(transform: &Lcms, data: &[u16], channels: usize) -> Vec<u8> {
     let mut out = vec![0; data.len() / channels * 3];
     for (samples, codes) in data.chunks(CHUNK * channels).zip(out.chunks_mut(CHUNK * 3)) {
         let bytes: Vec<u8> = samples.iter().flat_map(|sample| sample.to_ne_bytes()).collect();

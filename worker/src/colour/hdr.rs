@@ -21,7 +21,6 @@ pub struct Hdr {
     /// Weights of luminance in the source primaries.
     luma: [f64; 3],
     hlg: bool,
-    encode: Box<[u8; ENCODE]>,
 }
 
 impl std::fmt::Debug for Hdr {
@@ -43,7 +42,7 @@ impl Hdr {
         };
         #[expect(clippy::cast_precision_loss, reason = "small numbers")]
         let light = (0..=LEVELS).map(|step| curve(step as f64 / LEVELS as f64)).collect();
-        Some(Self { light, rows, luma, hlg: transfer == 18, encode: encode_table() })
+        Some(Self { light, rows, luma, hlg: transfer == 18 })
     }
 
     /// Converts interleaved 16-bit pixels.
@@ -68,7 +67,7 @@ impl Hdr {
                 reason = "bounded first"
             )]
             let index = ((channel * scale).clamp(0.0, 1.0) * (ENCODE - 1) as f64).round() as usize;
-            self.encode.get(index).copied().unwrap_or(u8::MAX)
+            encode_table().get(index).copied().unwrap_or(u8::MAX)
         })
     }
 
@@ -92,7 +91,7 @@ impl Hdr {
 }
 
 /// Primaries to XYZ, with Y of white 1.
-fn to_xyz(colours: Chromaticities) -> Option<[[f64; 3]; 3]> {
+pub fn to_xyz(colours: Chromaticities) -> Option<[[f64; 3]; 3]> {
     let xyz = |[x, y]: [f64; 2]| [x / y, 1.0, (1.0 - x - y) / y];
     let ([rx, ry, rz], [gx, gy, gz], [bx, by, bz]) = (xyz(colours.red), xyz(colours.green), xyz(colours.blue));
     let columns = [[rx, gx, bx], [ry, gy, by], [rz, gz, bz]];

@@ -1,12 +1,14 @@
 //! Matrix profiles (ICC.1:2022 F.3): a curve a channel, three by three, and the inverse sRGB curve. The figures come
 //! from lcms2; the arithmetic is ours, since the same tables have to give the same codes on every device.
 
+use std::sync::OnceLock;
+
 use lcms2::{CIEXYZ, Profile, Tag, TagSignature};
 
 /// Entries of the table from light to codes. Where the sRGB curve is steepest an entry is 0.2 of a code wide.
 pub const ENCODE: usize = 1 << 14;
 /// Adding this to a small positive `f32` leaves its nearest integer in the lowest bits.
-const ROUND: f32 = 8_388_608.0;
+pub const ROUND: f32 = 8_388_608.0;
 
 /// What one device code of one channel adds to the light of R, G and B; the fourth lane is always 0. Keeping all
 /// three in one vector makes a pixel three loads and two additions.
@@ -17,8 +19,6 @@ type Light = [f32; 4];
 pub struct Matrix {
     /// Light of each device code, for each channel, in indices of `encode`: 256 or 65,536 entries.
     light: [Vec<Light>; 3],
-    /// sRGB code of each index.
-    encode: Box<[u8; ENCODE]>,
 }
 
 impl std::fmt::Debug for Matrix {
@@ -37,44 +37,51 @@ impl Matrix {
         let red = light_table(profile, TagSignature::RedTRCTag, [rr, gr, br], levels)?;
         let green = light_table(profile, TagSignature::GreenTRCTag, [rg, gg, bg], levels)?;
         let blue = light_table(profile, TagSignature::BlueTRCTag, [rb, gb, bb], levels)?;
-        Some(Self { light: [red, green, blue], encode: encode_table() })
+        Some(Self { light: [red, green, blue] })
+    }
+
+    /// Bytes held.
+    pub fn bytes(&self) -> usize {
+        self.light.iter().map(|table| size_of_val(table.as_slice())).sum()
     }
 
     /// Converts 8-bit pixels in place.
     pub fn apply8(&self, pixels: &mut [u8]) {
+        let encode = encode_table();
         let [red, green, blue] = &self.light;
         let tables: [Option<&[Light; 256]>; 3] = [red.first_chunk(), green.first_chunk(), blue.first_chunk()];
         let [Some(red), Some(green), Some(blue)] = tables else { return };
         for pixel in pixels.as_chunks_mut::<3>().0 {
             let [r, g, b] = *pixel;
-            *pixel = self.codes(light_of(red, r.into()), light_of(green, g.into()), light_of(blue, b.into()));
+            *pixel = codes(encode, light_of(red, r.into()), light_of(green, g.into()), light_of(blue, b.into()));
         }
     }
 
     /// Converts 16-bit pixels to 8-bit codes.
     pub fn apply16(&self, pixels: &[u16]) -> Vec<u8> {
         let [red, green, blue] = &self.light;
+        let encode = encode_table();
         let mut out = Vec::with_capacity(pixels.len());
         for &[r, g, b] in pixels.as_chunks::<3>().0 {
-            out.extend(self.codes(light_of(red, r.into()), light_of(green, g.into()), light_of(blue, b.into())));
+            out.extend(codes(encode, light_of(red, r.into()), light_of(green, g.into()), light_of(blue, b.into())));
         }
         out
     }
+}
 
-    #[inline]
-    fn codes(&self, red: Light, green: Light, blue: Light) -> [u8; 3] {
-        let mut indices = [0u32; 4];
-        for (((index, r), g), b) in indices.iter_mut().zip(red).zip(green).zip(blue) {
-            *index = (bounded(r + g + b) + ROUND).to_bits();
-        }
-        let [r, g, b, _] = indices;
-        [r, g, b].map(|index| self.encode.get(index as usize & (ENCODE - 1)).copied().unwrap_or(u8::MAX))
+#[inline]
+fn codes(encode: &[u8; ENCODE], red: Light, green: Light, blue: Light) -> [u8; 3] {
+    let mut indices = [0u32; 4];
+    for (((index, r), g), b) in indices.iter_mut().zip(red).zip(green).zip(blue) {
+        *index = (bounded(r + g + b) + ROUND).to_bits();
     }
+    let [r, g, b, _] = indices;
+    [r, g, b].map(|index| encode.get(index as usize & (ENCODE - 1)).copied().unwrap_or(u8::MAX))
 }
 
 /// Light within the table. Comparisons instead of `clamp`, since no light is NaN and these are one instruction each.
 #[inline(always)]
-fn bounded(light: f32) -> f32 {
+pub fn bounded(light: f32) -> f32 {
     #[expect(clippy::cast_precision_loss, reason = "exact")]
     const TOP: f32 = (ENCODE - 1) as f32;
     let light = if light > 0.0 { light } else { 0.0 };
@@ -113,7 +120,8 @@ fn colorants(profile: &Profile) -> Option<[[f64; 3]; 3]> {
 }
 
 /// IEC 61966-2-1, from light to codes: entry `i` is the code of light `i / (ENCODE - 1)`.
-pub fn encode_table() -> Box<[u8; ENCODE]> {
+pub fn encode_table() -> &'static [u8; ENCODE] {
+    static TABLE: OnceLock<[u8; ENCODE]> = OnceLock::new();
     let code = |index: usize| {
         #[expect(clippy::cast_precision_loss, reason = "exact")]
         let light = index as f64 / (ENCODE - 1) as f64;
@@ -122,9 +130,7 @@ pub fn encode_table() -> Box<[u8; ENCODE]> {
         let code = (signal * 255.0).round() as u8;
         code
     };
-    let mut table = Box::new([0; ENCODE]);
-    table.iter_mut().enumerate().for_each(|(index, entry)| *entry = code(index));
-    table
+    TABLE.get_or_init(|| std::array::from_fn(code))
 }
 
 /// The product of two matrices of rows.

@@ -3,9 +3,14 @@
 //! and reduced afterwards. Nothing leaves this stage as sRGB that it did not convert or that was not sRGB before.
 
 mod about;
+mod curves;
 mod engine;
+mod grid;
 mod hdr;
+#[cfg(test)]
+mod lut_profiles;
 mod matrix;
+mod sampling;
 mod source;
 
 pub use about::about;
@@ -15,12 +20,12 @@ use refmill::finding::{Finding, FindingCode, Repair};
 use refmill::job::ColourOptions;
 use refmill::report;
 
-use crate::decode::{Decoded, Pixels};
+use crate::decode::Decoded;
 use crate::repair::Meaning;
 use crate::srgb::SrgbImage;
 
-/// Most bytes of profiles kept with their transforms.
-const CACHE_BYTES: usize = 32 << 20;
+/// Most bytes of profiles and of the tables made from them; what was used longest ago goes first.
+const CACHE_BYTES: usize = 64 << 20;
 /// Most transforms kept.
 const CACHE_ENTRIES: usize = 16;
 
@@ -108,30 +113,18 @@ impl ColourStage {
         self.cache.truncate(CACHE_ENTRIES);
         let mut bytes = 0usize;
         self.cache.retain(|cached| {
-            bytes = bytes.saturating_add(cached.profile.len());
-            bytes <= CACHE_BYTES || bytes == cached.profile.len()
+            let own = cached.profile.len().saturating_add(cached.engine.bytes());
+            bytes = bytes.saturating_add(own);
+            bytes <= CACHE_BYTES || bytes == own
         });
         Ok(())
-    }
-}
-
-impl Kind {
-    fn of(pixels: &Pixels) -> Self {
-        match pixels {
-            Pixels::Gray8(_) => Self::Gray8,
-            Pixels::Gray16(_) => Self::Gray16,
-            Pixels::Rgb8(_) => Self::Rgb8,
-            Pixels::Rgb16(_) => Self::Rgb16,
-            Pixels::Cmyk8(_) => Self::Cmyk8,
-            Pixels::Cmyk16(_) => Self::Cmyk16,
-            Pixels::Lab8(_) => Self::Lab8,
-        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::decode::Pixels;
     use crate::icc::Profile;
     use crate::orientation::Orientation;
     use crate::repair::Chromaticities;

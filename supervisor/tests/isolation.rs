@@ -116,11 +116,19 @@ fn private_memory_is_limited_where_that_is_asked() {
     assert!(words.contains("Max locked memory 0") || words.contains(" 0 "), "{words}");
 }
 
+/// Runs a script once it is in a cgroup of its own.
+fn start_within(leaf: &cgroup::Leaf, script: &str) -> Process {
+    let own = format!("refmill-{}-", std::process::id());
+    let script = format!("until /bin/grep -q {own} /proc/self/cgroup; do :; done; {script}");
+    let process = start(&script, Isolation::new(None));
+    leaf.take(process.pid()).unwrap();
+    process
+}
+
 #[test]
 fn worker_over_its_cgroups_memory_is_killed_and_told_from_a_crash() {
     let leaf = cgroup::parent().unwrap().leaf(48 << 20).unwrap();
-    let hungry = "x=0123456789abcdef; while :; do x=$x$x; done";
-    let mut process = start(hungry, Isolation::new(None).within(leaf.doors()));
+    let mut process = start_within(&leaf, "x=0123456789abcdef; while :; do x=$x$x; done");
     assert_eq!(process.end(AMPLE), Ending::Signalled(Some(nix::sys::signal::Signal::SIGKILL)));
     assert!(leaf.out_of_memory_kills() > 0);
 }
@@ -128,22 +136,21 @@ fn worker_over_its_cgroups_memory_is_killed_and_told_from_a_crash() {
 #[test]
 fn worker_that_is_killed_otherwise_counts_as_no_memory_kill() {
     let leaf = cgroup::parent().unwrap().leaf(48 << 20).unwrap();
-    let mut process = start("kill -KILL $$", Isolation::new(None).within(leaf.doors()));
+    let mut process = start_within(&leaf, "kill -KILL $$");
     process.end(AMPLE);
     assert_eq!(leaf.out_of_memory_kills(), 0);
 }
 
 #[test]
 fn cgroup_goes_with_its_worker() {
-    let mut process = {
+    let own = {
         let leaf = cgroup::parent().unwrap().leaf(48 << 20).unwrap();
-        let mut process = start("/bin/cat /proc/self/cgroup >&2", Isolation::new(None).within(leaf.doors()));
-        process.end(AMPLE);
-        process
+        let name = format!("refmill-{}-[0-9]*", std::process::id());
+        let mut process = start_within(&leaf, &format!("/bin/grep -o -m 1 '{name}' /proc/self/cgroup >&2"));
+        assert_eq!(process.end(AMPLE), Ending::Exited(0));
+        process.last_words()
     };
-    process.end(AMPLE);
-    let own = format!("refmill-{}-0", std::process::id());
-    assert!(process.last_words().contains(&own), "{}", process.last_words());
+    assert!(!own.is_empty());
     let left = Command::new("find").args(["/sys/fs/cgroup", "-name", &own]).output().unwrap();
     assert_eq!(String::from_utf8(left.stdout).unwrap(), "");
 }

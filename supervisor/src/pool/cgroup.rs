@@ -4,9 +4,8 @@
 //! Of version 2 a cgroup has either processes or controlled children. So where this process is alone in its own, it
 //! moves one level down, into `supervisor`; where it is not alone, nobody is moved.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
-use std::os::fd::{AsRawFd, RawFd};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -44,7 +43,6 @@ enum Place {
 #[derive(Debug)]
 pub struct Leaf {
     folders: Vec<PathBuf>,
-    doors: Vec<File>,
     events: PathBuf,
     memory_bytes: u64,
 }
@@ -71,7 +69,7 @@ impl Parent {
         let name = format!("{PREFIX}{}-{number}", std::process::id());
         let memory = self.memory.path().join(&name);
         let events = memory.join(if self.memory.is_v2() { "memory.events" } else { "memory.oom_control" });
-        let mut leaf = Leaf { folders: Vec::new(), doors: Vec::new(), events, memory_bytes };
+        let mut leaf = Leaf { folders: Vec::new(), events, memory_bytes };
         leaf.add(&memory)?;
         if self.memory.is_v2() {
             put(&memory.join("memory.max"), memory_bytes)?;
@@ -123,15 +121,15 @@ impl Leaf {
     fn add(&mut self, folder: &Path) -> io::Result<()> {
         fs::create_dir(folder)?;
         self.folders.push(folder.to_owned());
-        self.doors.push(OpenOptions::new().write(true).open(folder.join("cgroup.procs"))?);
         Ok(())
     }
 
-    /// Descriptors into which a process writes `0` to come in: two at most.
-    #[must_use]
-    pub fn doors(&self) -> [Option<RawFd>; 2] {
-        let mut doors = self.doors.iter().map(AsRawFd::as_raw_fd);
-        [doors.next(), doors.next()]
+    /// Takes a process in. The kernel needs some 50 ms for it, whatever the process does meanwhile.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn take(&self, pid: u32) -> io::Result<()> {
+        self.folders.iter().try_for_each(|folder| put(&folder.join("cgroup.procs"), pid))
     }
 
     /// The limit, in bytes.
@@ -284,6 +282,16 @@ mod tests {
     #[test]
     fn version_2_is_found_by_its_type() {
         assert_eq!(version_2(OWN, MOUNTS), Some("/sys/fs/cgroup/unified/user.slice".into()));
+    }
+
+    #[test]
+    fn what_a_killed_supervisor_left_is_swept_and_nothing_else() {
+        let folder = tempfile::tempdir().unwrap();
+        // No process has the first id: it is over the kernel's own limit.
+        let names = ["refmill-4194305-0", &format!("refmill-{}-0", std::process::id()), "other-4194305-0"];
+        names.iter().for_each(|name| fs::create_dir(folder.path().join(name)).unwrap());
+        Parent { memory: Place::V2(folder.path().into()), tasks: None }.sweep();
+        assert_eq!(names.map(|name| folder.path().join(name).exists()), [false, true, true]);
     }
 
     #[test]

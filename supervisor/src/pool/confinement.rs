@@ -1,6 +1,7 @@
 //! What is prepared for a worker before it is started, as far as the policy asks and the machine lets: namespaces, a
 //! cgroup, limits.
 
+use nix::errno::Errno;
 use refmill::limits::Limits;
 use refmill::posture::Posture;
 
@@ -91,8 +92,21 @@ impl Prepared {
             return Isolation::none();
         }
         let isolation = Isolation::new(self.namespaces);
-        let isolation = if kind == "cpu" { isolation.limited(self.confinement.memory_bytes) } else { isolation };
-        isolation.within(self.leaf.as_ref().map(Leaf::doors).unwrap_or_default())
+        if kind == "cpu" { isolation.limited(self.confinement.memory_bytes) } else { isolation }
+    }
+
+    /// Puts the worker's process into its cgroup. It takes a while, best while the worker starts its device.
+    ///
+    /// # Errors
+    /// A [`Gap`] that the policy does not bear.
+    pub fn enter(&mut self, pid: u32) -> Result<(), Gap> {
+        let Some(Err(error)) = self.leaf.as_ref().map(|leaf| leaf.take(pid)) else { return Ok(()) };
+        if error.raw_os_error() == Some(Errno::ESRCH as i32) {
+            // It has ended already, which is seen in a moment, with the reason.
+            return Ok(());
+        }
+        self.leaf = None;
+        self.lack(Gap::new(Layer::Memory, format!("worker could not be put into its cgroup: {error}")))
     }
 
     /// Whether the worker that is ready is confined as the policy asks.
@@ -111,5 +125,26 @@ impl Prepared {
     pub fn out_of_memory(&self) -> Option<u64> {
         let leaf = self.leaf.as_ref()?;
         (leaf.out_of_memory_kills() > 0).then(|| leaf.memory_bytes())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn needed_memory_follows_the_limits_and_the_device() {
+        let small = Limits { pixels: 1, output_bytes: 10, input_bytes: 100, ..Limits::default() };
+        assert_eq!(needed_memory(&small, false), BASE_BYTES + 24 + 10 + 200);
+        assert_eq!(needed_memory(&small, true), BASE_BYTES + CUDA_BYTES + 24 + 10 + 200);
+        let absurd = Limits { pixels: u64::MAX, ..Limits::default() };
+        assert_eq!(needed_memory(&absurd, true), u64::MAX);
+    }
+
+    #[test]
+    fn nothing_is_prepared_where_nothing_is_asked() {
+        let prepared = Confinement { policy: SandboxPolicy::Off, memory_bytes: 1 }.prepare().unwrap();
+        assert!(prepared.namespaces.is_none() && prepared.leaf.is_none() && prepared.gaps.is_empty());
+        assert_eq!(prepared.out_of_memory(), None);
     }
 }

@@ -148,9 +148,10 @@ impl Worker {
         let (mut mailbox, socket) = Mailbox::pair().map_err(StartError::Prepare)?;
         let output = OutputRegion::new(plan.output_bytes).map_err(StartError::Prepare)?;
         let weaker = |gap| StartError::Posture { policy: plan.confinement.policy, gap };
-        let prepared = plan.confinement.prepare().map_err(weaker)?;
+        let mut prepared = plan.confinement.prepare().map_err(weaker)?;
         let launch = plan.launch(folder.path().as_os_str().to_owned(), prepared.isolation(plan.device.kind()));
         let mut process = spawn(launch, &socket)?;
+        let pid = process.pid();
         // Only the worker may hold its end: its death must be seen as the end of the stream.
         drop(socket);
         let mut listen = |mailbox: &mut Mailbox| match mailbox.receive(deadline, stop) {
@@ -163,11 +164,13 @@ impl Worker {
         };
         let left = deadline.saturating_duration_since(Instant::now());
         let postman = Postman::connect(&server, folder.path(), left)?;
+        // Before its first job and beside its start, since both take their time.
+        prepared.enter(pid).map_err(weaker)?;
         let Event::Ready { device, posture } = listen(&mut mailbox)? else {
             return Err(StartError::protocol("its second event is not Ready"));
         };
         let device = plan.verified(device)?;
-        let verdict = prepared.judge(&device.kind, posture, process.pid()).map_err(weaker)?;
+        let verdict = prepared.judge(&device.kind, posture, pid).map_err(weaker)?;
         let sent = mailbox.send_region(Region::Output, std::os::fd::AsFd::as_fd(&output), deadline, stop);
         sent.map_err(|error| StartError::from_mailbox(error, &mut process))?;
         Ok(Self { process, prepared, mailbox, postman, output, device, verdict, jobs: 0 })

@@ -1,9 +1,8 @@
-//! What a child does to itself between fork and exec to be apart from everything else: cgroup, namespaces, rights.
+//! What a child does to itself between fork and exec to be apart from everything else: namespaces, rights, memory.
 //! System calls only; what they need was made before.
 
 use std::ffi::CStr;
 use std::io;
-use std::os::fd::{BorrowedFd, RawFd};
 
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, open};
@@ -32,7 +31,6 @@ pub enum Namespaces {
 /// What is done to a child. Everything is made before the fork.
 #[derive(Debug, Default)]
 pub struct Isolation {
-    doors: [Option<RawFd>; 2],
     namespaces: Option<(Namespaces, [Vec<u8>; 2])>,
     memory_bytes: Option<u64>,
     keep_rights: bool,
@@ -53,12 +51,6 @@ impl Isolation {
         Self { keep_rights: true, ..Self::default() }
     }
 
-    /// In the cgroups that these descriptors are of; they must stay open until the child has started.
-    #[must_use]
-    pub fn within(self, doors: [Option<RawFd>; 2]) -> Self {
-        Self { doors, ..self }
-    }
-
     /// With a limit on private memory, in bytes; not for CUDA, which maps far more than it uses.
     #[must_use]
     pub fn limited(self, memory_bytes: u64) -> Self {
@@ -67,11 +59,6 @@ impl Isolation {
 
     /// Runs in the child.
     pub(super) fn apply(&self) -> io::Result<()> {
-        for door in self.doors.into_iter().flatten() {
-            // SAFETY: the parent keeps the descriptor open across the fork, as `within` asks.
-            let door = unsafe { BorrowedFd::borrow_raw(door) };
-            write(door, b"0")?;
-        }
         if let Some((namespaces, [users, groups])) = &self.namespaces {
             unshare(namespaces.flags())?;
             if *namespaces == Namespaces::WithUser {

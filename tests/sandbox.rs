@@ -103,3 +103,40 @@ fn job_over_a_workers_memory_is_told_from_a_crash() {
     let told = "was killed by SIGKILL, over its 67108864 bytes of memory,";
     assert!(ended.stderr.contains(told), "{}", ended.stderr);
 }
+
+/// refmill where user namespaces are used up: inside one that may have none below it, with its rights or without.
+fn run_without_user_namespaces(prefix: &str, options: &str) -> Ended {
+    let scratch = Scratch::new();
+    let (program, input) = (bins::refmill(), fixture("images/plain.jpg"));
+    let line = format!("{prefix} {} run {} --device cpu --no-tensors {options}", program.display(), input.display());
+    let script = format!("echo 0 > /proc/sys/user/max_user_namespaces; exec {line}");
+    let mut command = Command::new("unshare");
+    command.args(["-U", "-r", "sh", "-c", &script]).current_dir(scratch.path(""));
+    Running::start(command).end()
+}
+
+const WITHOUT_RIGHTS: &str = "setpriv --inh-caps=-all --bounding-set=-all";
+
+#[test]
+fn without_user_namespaces_root_still_has_the_others_and_says_so() {
+    let ended = run_without_user_namespaces("", "").with_code(0);
+    let said = "sandbox_namespaces: user namespaces are refused, so a worker has the supervisor's id and mounts; ";
+    assert!(ended.stderr.contains(said), "{}", ended.stderr);
+}
+
+#[test]
+fn without_any_namespace_standard_says_which_switch_forbids_them() {
+    let ended = run_without_user_namespaces(WITHOUT_RIGHTS, "").with_code(0);
+    assert!(ended.stderr.contains("sandbox_namespaces: workers have no namespaces of their own"), "{}", ended.stderr);
+    assert!(ended.stderr.contains("set the sysctl user.max_user_namespaces above 0"), "{}", ended.stderr);
+}
+
+#[test]
+fn without_any_namespace_strict_starts_no_worker() {
+    let ended = run_without_user_namespaces(WITHOUT_RIGHTS, "--sandbox=strict").with_code(4);
+    assert!(
+        ended.stderr.contains("--sandbox=strict asks for more than there is: sandbox_namespaces: "),
+        "{}",
+        ended.stderr
+    );
+}

@@ -40,7 +40,9 @@ enum Ended {
 /// Runs a child function in a process of its own.
 fn child(function: &str, kind: &str, deed: &str) -> ExitStatus {
     let me = std::env::current_exe().unwrap();
+    let folder = tempfile::tempdir().unwrap();
     let mut command = Command::new(me);
+    command.env("TMPDIR", folder.path());
     command.args(["--exact", function, "--ignored", "--test-threads=1"]).env(DEED, deed).env(KIND, kind);
     command.output().unwrap().status
 }
@@ -224,6 +226,30 @@ fn child_looks_at_its_posture() {
     assert_eq!(posture.refused, Probe::ALL);
     assert_eq!((posture.no_new_privs, posture.seccomp.as_str()), (true, kind.as_str()));
     assert!(posture.landlock >= 1 && posture.landlock_at_start == posture.landlock, "{posture:?}");
+}
+
+#[test]
+fn kernel_without_landlock_is_told() {
+    assert!(child("child_has_no_landlock", "cpu", "").success());
+    assert!(child("child_has_no_landlock", "cuda", "").success());
+}
+
+/// A filter answers as a kernel does in which Landlock is not switched on.
+#[test]
+#[ignore = "run by kernel_without_landlock_is_told"]
+fn child_has_no_landlock() {
+    let rule = r#"{"f": {"mismatch_action": "allow", "match_action": {"errno": 95}, "filter": [
+        {"syscall": "landlock_create_ruleset"}]}}"#;
+    let filters = seccompiler::compile_from_json(rule.as_bytes(), seccompiler::TargetArch::x86_64).unwrap();
+    seccompiler::apply_filter(&filters["f"]).unwrap();
+    let kind = asked(KIND);
+    let posture = close(&kind);
+    assert_eq!((posture.landlock, posture.landlock_at_start), (0, 0));
+    // On the CPU the list of calls keeps files shut alone; on a GPU nothing does, which the supervisor judges.
+    let open: Vec<Probe> = Probe::ALL.into_iter().filter(|probe| !posture.refused.contains(probe)).collect();
+    let expected = if kind == "cpu" { vec![] } else { vec![Probe::ReadFile, Probe::CreateFile] };
+    assert_eq!(open, expected);
+    assert_eq!(posture.allowed().next(), None);
 }
 
 #[test]

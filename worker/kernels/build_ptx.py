@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Compiles derive.cu to derive.ptx with NVRTC, which needs no GPU; the standard library is enough.
+"""Compiles each .cu file here to PTX with NVRTC, which needs no GPU; the standard library is enough.
 
     python3 -m pip install nvidia-cuda-nvrtc-cu12==12.0.140
-    worker/kernels/build_ptx.py            writes derive.ptx
-    worker/kernels/build_ptx.py --check    exits with 1 if the committed derive.ptx is stale
+    worker/kernels/build_ptx.py            writes the .ptx files
+    worker/kernels/build_ptx.py --check    exits with 1 if a committed .ptx file is stale
 
 One release of NVRTC is fixed: it gives the same bytes for the same source, and its PTX ISA 8.0 is read by every
 driver from 525 (CUDA 12.0) on. Newer releases give PTX that older drivers refuse.
@@ -16,8 +16,7 @@ import site
 import sys
 
 FOLDER = pathlib.Path(__file__).resolve().parent
-SOURCE = FOLDER / "derive.cu"
-PTX = FOLDER / "derive.ptx"
+SOURCES = sorted(FOLDER.glob("*.cu"))
 RELEASE = (12, 0)
 OPTIONS = [b"--gpu-architecture=compute_70", b"--std=c++14"]
 
@@ -45,36 +44,45 @@ def text(nvrtc, program, name):
     return buffer.value
 
 
-def compile_ptx(nvrtc):
+def check_release(nvrtc):
     major, minor = ctypes.c_int(), ctypes.c_int()
     check(nvrtc, nvrtc.nvrtcVersion(ctypes.byref(major), ctypes.byref(minor)), "nvrtcVersion")
     if (major.value, minor.value) != RELEASE:
         sys.exit(f"NVRTC is {major.value}.{minor.value}, the kernels are built with {RELEASE[0]}.{RELEASE[1]}")
+
+
+def compile_ptx(nvrtc, path):
     program = ctypes.c_void_p()
-    source, name = SOURCE.read_bytes(), SOURCE.name.encode()
+    source, name = path.read_bytes(), path.name.encode()
     check(nvrtc, nvrtc.nvrtcCreateProgram(ctypes.byref(program), source, name, 0, None, None), "nvrtcCreateProgram")
     options = (ctypes.c_char_p * len(OPTIONS))(*OPTIONS)
     status = nvrtc.nvrtcCompileProgram(program, len(OPTIONS), options)
     log = text(nvrtc, program, "ProgramLog").decode(errors="replace").strip()
     if log:
         print(log, file=sys.stderr)
-    check(nvrtc, status, f"compiling {SOURCE.name}")
+    check(nvrtc, status, f"compiling {path.name}")
     return text(nvrtc, program, "PTX")
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--check", action="store_true", help="compare with the committed file, write nothing")
+    parser.add_argument("--check", action="store_true", help="compare with the committed files, write nothing")
     parser.add_argument("--nvrtc", help="path of libnvrtc.so.12")
     arguments = parser.parse_args()
-    ptx = compile_ptx(find(arguments.nvrtc))
-    if not arguments.check:
-        PTX.write_bytes(ptx)
-        print(f"{PTX.name}: {len(ptx)} bytes")
-    elif not PTX.is_file() or PTX.read_bytes() != ptx:
-        sys.exit(f"{PTX.name} is stale: run {pathlib.Path(__file__).name}")
-    else:
-        print(f"{PTX.name} is up to date")
+    nvrtc = find(arguments.nvrtc)
+    check_release(nvrtc)
+    stale = []
+    for source in SOURCES:
+        ptx, target = compile_ptx(nvrtc, source), source.with_suffix(".ptx")
+        if not arguments.check:
+            target.write_bytes(ptx)
+            print(f"{target.name}: {len(ptx)} bytes")
+        elif not target.is_file() or target.read_bytes() != ptx:
+            stale.append(target.name)
+        else:
+            print(f"{target.name} is up to date")
+    if stale:
+        sys.exit(f"{', '.join(stale)}: stale, run {pathlib.Path(__file__).name}")
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@
 //! The flow is written in [`pipeline`]: [`open`] → [`inspect`] → [`repair`] → [`decode`] → [`colour`] → upload
 //! ([`gpu`]) → [`tensors`] → report.
 
+pub mod baseline;
 pub mod bytes;
 pub mod channel;
 pub mod colour;

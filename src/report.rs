@@ -54,6 +54,9 @@ pub struct Report {
     pub tensors: Vec<Tensor>,
     /// What it ran on.
     pub device: Option<Device>,
+    /// What decoded the pixels: `nvjpeg`, or `cpu` and, on a GPU, why not its engines. Empty where nothing was decoded.
+    #[serde(default)]
+    pub decoder: String,
     /// Uploads of pixels to the device: at most one an image, whatever the recipe asks for.
     pub uploads: u32,
     /// Time spent in each stage that was reached, in their order.
@@ -261,6 +264,7 @@ impl Report {
             artifacts: Vec::new(),
             tensors: Vec::new(),
             device: None,
+            decoder: String::new(),
             uploads: 0,
             stages: Vec::new(),
         }

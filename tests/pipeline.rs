@@ -113,7 +113,7 @@ fn tensor_file_says_where_its_tensors_come_from() {
 
 #[test]
 fn sound_fixtures_give_the_expected_pixels_and_findings() {
-    assert_eq!(check_fixtures("images"), 24);
+    assert_eq!(check_fixtures("images"), 25);
 }
 
 #[test]

@@ -164,11 +164,12 @@ fn worker_plan(
     // Workers are started in another folder than this one.
     let program = path.canonicalize().map_err(|_| SettingsError::NoWorker { path })?;
     let library_path: Option<OsString> = env::var_os("LD_LIBRARY_PATH");
+    let nvjpeg: Option<OsString> = env::var_os("REFMILL_NVJPEG");
     let policy = confined.sandbox.unwrap_or_default();
     let asked = confined.worker_memory.map(|mib| u64::from(mib) << 20);
     let memory_bytes = asked.unwrap_or_else(|| needed_memory(limits, device.gpu.is_some()));
     let confinement = Confinement { policy, memory_bytes };
-    Ok(WorkerPlan { program, library_path, device, output_bytes: limits.output_bytes, confinement })
+    Ok(WorkerPlan { program, library_path, nvjpeg, device, output_bytes: limits.output_bytes, confinement })
 }
 
 #[cfg(test)]

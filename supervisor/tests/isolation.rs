@@ -60,7 +60,14 @@ fn sibling(name: &str) -> PathBuf {
 fn plan(program: &str, policy: SandboxPolicy) -> WorkerPlan {
     let confinement = Confinement { policy, memory_bytes: 1 << 30 };
     let device = Choice::cpu("asked for");
-    WorkerPlan { program: sibling(program), library_path: None, device, output_bytes: 1 << 20, confinement }
+    WorkerPlan {
+        program: sibling(program),
+        library_path: None,
+        device,
+        nvjpeg: None,
+        output_bytes: 1 << 20,
+        confinement,
+    }
 }
 
 fn started(program: &str, policy: SandboxPolicy) -> Result<Worker, StartError> {

@@ -42,7 +42,14 @@ fn run(extensions: &[&str], slots: usize, stop: &Stop) -> Run {
     let device = Choice::cpu("asked for");
     // The stand-in closes nothing, since it has to misbehave.
     let confinement = Confinement { policy: SandboxPolicy::Off, memory_bytes: 1 << 30 };
-    let plan = WorkerPlan { program: fake_worker(), library_path: None, device, output_bytes: 1 << 20, confinement };
+    let plan = WorkerPlan {
+        program: fake_worker(),
+        library_path: None,
+        nvjpeg: None,
+        device,
+        output_bytes: 1 << 20,
+        confinement,
+    };
     let limits = Limits { wall_ms: 100, ..Limits::default() };
     let order = Order::new(ImageWanted::No, None, ColourOptions::default(), limits);
     let mut reports: Vec<Option<Report>> = vec![None; tasks.len()];

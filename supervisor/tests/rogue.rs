@@ -30,7 +30,8 @@ fn rogue() -> PathBuf {
 fn after(deed: &str) -> String {
     let confinement = Confinement { policy: SandboxPolicy::Strict, memory_bytes: 1 << 30 };
     let device = Choice::cpu("asked for");
-    let plan = WorkerPlan { program: rogue(), library_path: None, device, output_bytes: 1 << 20, confinement };
+    let plan =
+        WorkerPlan { program: rogue(), library_path: None, device, nvjpeg: None, output_bytes: 1 << 20, confinement };
     let stop = Stop::new().unwrap();
     let mut worker = Worker::start(&plan, &stop).unwrap();
     let input = SealedInput::fill(&b"x"[..], 1, true).unwrap();

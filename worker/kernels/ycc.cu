@@ -25,11 +25,17 @@ static __device__ __forceinline__ u32 code(int value)
 // Pixels that a thread makes: a whole word of luma, three of R, G and B.
 enum { RUN = 4 };
 
-// Chroma of RUN pixels from column `x` on, `x` a multiple of RUN. COLUMNS and ROWS are what one sample covers.
+// Chroma of RUN pixels from column `x` on, `x` a multiple of RUN. COLUMNS and ROWS are what one sample covers;
+// COLUMNS is 0 without chroma.
 template <u32 COLUMNS, u32 ROWS>
 static __device__ __forceinline__ void chroma(
     const u8 *__restrict__ plane, const Planes &planes, u32 x, u32 y, int *__restrict__ run)
 {
+    if (COLUMNS == 0) {
+        for (u32 at = 0; at < RUN; ++at)
+            run[at] = 128;
+        return;
+    }
     const u32 last = planes.chroma_width - 1;
     const u32 row = y / ROWS;
     const u32 beside = y & 1 ? (row + 1 < planes.chroma_height ? row + 1 : row) : (row > 0 ? row - 1 : 0);
@@ -103,6 +109,8 @@ static __device__ __forceinline__ void convert(
         convert<COLUMNS, ROWS>(planes, target, pitch, width, height);                                            \
     }
 
+// Gray: R, G and B are luma.
+CONVERT(ycc_gray, 0, 1)
 CONVERT(ycc_full, 1, 1)
 CONVERT(ycc_columns, 2, 1)
 CONVERT(ycc_rows, 1, 2)

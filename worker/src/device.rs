@@ -1,13 +1,17 @@
 //! The device that tensors are derived on: the CPU, or the one GPU that this process sees.
 
-use refmill::failure::Failure;
+use refmill::failure::{Code, Failure};
 use refmill::recipe::TensorSpec;
 use refmill::report;
 
+use crate::colour::Unconverted;
 use crate::gpu::Gpu;
+use crate::gpu::batch::Refused;
+use crate::pipeline::Run;
+use crate::repair::Repaired;
 use crate::srgb::SrgbImage;
-use crate::tensors::Derivation;
 use crate::tensors::cpu::CpuDevice;
+use crate::tensors::{Derivation, Shape};
 
 /// What the supervisor asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,6 +34,16 @@ impl Wanted {
             Self::Cuda => "cuda",
         }
     }
+}
+
+/// What became of encoded bytes that were offered to the GPU.
+pub(crate) enum Encoded {
+    /// Tensors.
+    Derived(Shape, Derivation),
+    /// Nothing: the CPU has to decode, for this reason; none where there is no GPU.
+    Cpu(String),
+    /// A failure, and whether the device is lost with the job.
+    Failed(Failure, bool),
 }
 
 /// A started device.
@@ -83,6 +97,49 @@ impl Device {
                 (Failure::from(error), sticky)
             }),
         }
+    }
+
+    /// Derives the tensors of a JPEG by the GPU's own decoder, where there is one and it can.
+    pub(crate) fn derive_encoded(
+        &mut self,
+        run: &mut Run<'_>,
+        repaired: &Repaired<'_>,
+        specs: &[TensorSpec],
+    ) -> Encoded {
+        let Self::Cuda(gpu) = self else { return Encoded::Cpu(String::new()) };
+        match gpu.derive_encoded(run, repaired, specs) {
+            Ok((shape, derivation)) => Encoded::Derived(shape, derivation),
+            Err(Refused::Cpu(reason)) => Encoded::Cpu(reason),
+            Err(Refused::Limits(failure)) => Encoded::Failed(failure, false),
+            Err(Refused::Device(error)) => {
+                let sticky = error.is_sticky();
+                Encoded::Failed(Failure::from(error), sticky)
+            }
+        }
+    }
+
+    /// Whether this device converts `image` itself.
+    pub(crate) fn converts(&self, image: &Unconverted) -> bool {
+        matches!(self, Self::Cuda(_)) && image.program().is_some()
+    }
+
+    /// Converts and derives in one go, on a device that [`Device::converts`] the image.
+    ///
+    /// # Errors
+    /// As [`Device::derive`].
+    pub(crate) fn derive_unconverted(
+        &mut self,
+        image: &Unconverted,
+        background: [u8; 3],
+        specs: &[TensorSpec],
+    ) -> Result<Derivation, (Failure, bool)> {
+        let Self::Cuda(gpu) = self else {
+            return Err((Failure::new(Code::Internal, "the CPU was given pixels to convert by itself"), false));
+        };
+        gpu.derive_unconverted(image, background, specs).map_err(|error| {
+            let sticky = error.is_sticky();
+            (Failure::from(error), sticky)
+        })
     }
 
     /// Takes back the memory of tensors that were written.

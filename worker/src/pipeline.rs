@@ -3,11 +3,13 @@
 //! Each stage takes the previous one's type and gives its own, so that pixels which are not sRGB cannot be
 //! uploaded: [`crate::srgb::SrgbImage`] comes out of the colour stage alone.
 
+mod derive;
+
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::BufWriter;
 use std::io::Write;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use refmill::failure::{Code, Failure, Stage};
 use refmill::finding::{Finding, FindingCode};
@@ -15,12 +17,12 @@ use refmill::job::{Depth, ImageWanted, Job};
 use refmill::recipe::Recipe;
 use refmill::report::{Artifact, ArtifactKind, Image, MAX_FINDINGS, Report, Source, StageTime, Tensor};
 
-use crate::colour::ColourStage;
-use crate::decode::Decoders;
+use crate::colour::{ColourStage, Unconverted};
+use crate::decode::{Decoded, Decoders};
 use crate::device::Device;
 use crate::region::Output;
 use crate::srgb::SrgbImage;
-use crate::tensors::{Derivation, derived_bytes, safetensors_file};
+use crate::tensors::{Derivation, Shape};
 use crate::thumbnails::{self, Thumbnail};
 use crate::{colour, encode, inspect, open, repair, rewrite};
 
@@ -37,15 +39,35 @@ pub struct Pipeline {
 }
 
 /// The report while it grows, and the clock of its stages.
-struct Run<'j> {
-    job: &'j Job,
-    report: Report,
+pub(crate) struct Run<'j> {
+    pub job: &'j Job,
+    pub report: Report,
     began: Instant,
 }
 
-impl Run<'_> {
+impl<'j> Run<'j> {
+    /// The first moment of a job on `bytes` of input.
+    pub fn new(job: &'j Job, bytes: usize) -> Self {
+        let report = Report::new(Source { bytes: bytes as u64, ..Source::default() });
+        Self { job, report, began: Instant::now() }
+    }
+
+    /// The report of a job that ended so.
+    pub fn conclude(mut self, result: Result<(), Failure>) -> Report {
+        match result {
+            Ok(()) => self.report.conclude(),
+            Err(failure) => {
+                if failure.code == Code::Truncated {
+                    self.report.find(Finding::new(FindingCode::Truncated, "", failure.message.clone()));
+                }
+                self.report.reject(failure);
+            }
+        }
+        self.report
+    }
+
     /// Ends a stage: its time is taken, and a failure is its own.
-    fn stage<T>(&mut self, stage: Stage, result: Result<T, Failure>) -> Result<T, Failure> {
+    pub fn stage<T>(&mut self, stage: Stage, result: Result<T, Failure>) -> Result<T, Failure> {
         let micros = u64::try_from(self.began.elapsed().as_micros()).unwrap_or(u64::MAX);
         self.report.stages.push(StageTime { stage, micros });
         self.began = Instant::now();
@@ -75,36 +97,16 @@ impl Pipeline {
     /// Processes one image; artifacts are written to `region`.
     #[must_use]
     pub fn run(&mut self, job: &Job, input: &[u8], region: &File) -> Report {
-        let source = Source { bytes: input.len() as u64, ..Source::default() };
-        let mut run = Run { job, report: Report::new(source), began: Instant::now() };
+        let mut run = Run::new(job, input.len());
         run.report.device = Some(self.device.about());
-        match self.stages(&mut run, input, region) {
-            Ok(()) => run.report.conclude(),
-            Err(failure) => {
-                if failure.code == Code::Truncated {
-                    run.report.find(Finding::new(FindingCode::Truncated, "", failure.message.clone()));
-                }
-                run.report.reject(failure);
-            }
-        }
-        run.report
+        let result = self.stages(&mut run, input, region);
+        run.conclude(result)
     }
 
     fn stages(&mut self, run: &mut Run<'_>, input: &[u8], region: &File) -> Result<(), Failure> {
-        let (job, mut findings) = (run.job, Vec::new());
-        let opened = run.stage(Stage::Open, open::open(input, &job.limits))?;
-        run.report.source.format = Some(opened.format);
-
-        let inspected = inspect::inspect(opened, &job.extension, &job.limits, &mut findings);
-        settle(run, Stage::Inspect, &mut findings)?;
-        let inspected = run.stage(Stage::Inspect, inspected)?;
-
-        let cut = inspected.container.cut.clone();
-
-        let repaired = repair::repair(inspected, &mut findings, &mut run.report.repairs);
-        settle(run, Stage::Repair, &mut findings)?;
-        run.report.image = Some(describe(&repaired));
-        let repaired = run.stage(Stage::Repair, Ok(repaired))?;
+        let job = run.job;
+        let repaired = judge(run, input)?;
+        let cut = repaired.container.cut.clone();
         if job.depth == Depth::Inspect {
             run.report.colour = Some(colour::about(&repaired.meaning, "", job.colour));
             let cut = cut.map(|what| Failure::new(Code::Truncated, what).at(Stage::Inspect));
@@ -120,20 +122,20 @@ impl Pipeline {
             }
         }
 
-        let decoded = self.decoders.decode(repaired, &job.limits, &mut findings);
-        settle(run, Stage::Decode, &mut findings)?;
-        let decoded = run.stage(Stage::Decode, decoded)?;
-
-        let before = (job.image == ImageWanted::Thumbnails).then(|| thumbnails::before(&decoded));
-
-        let converted = self.colour.convert(decoded, job.colour, &mut findings, &mut run.report.repairs);
-        settle(run, Stage::Colour, &mut findings)?;
-        let (image, colour) = run.stage(Stage::Colour, converted)?;
-        run.report.colour = Some(colour);
-        if let Some(about) = &mut run.report.image {
-            about.alpha = image.alpha().is_some();
+        if let (Some(recipe), ImageWanted::No | ImageWanted::Lossless) = (&job.recipe, job.image)
+            && self.encoded(run, &repaired, recipe, &mut output)?
+        {
+            return Ok(());
         }
-
+        let decoded = decode(run, &mut self.decoders, repaired)?;
+        let before = (job.image == ImageWanted::Thumbnails).then(|| thumbnails::before(&decoded));
+        let unconverted = plan(run, &mut self.colour, decoded)?;
+        if let (Some(recipe), ImageWanted::No | ImageWanted::Lossless) = (&job.recipe, job.image)
+            && self.device.converts(&unconverted)
+        {
+            return self.unconverted(run, unconverted, recipe, &mut output);
+        }
+        let image = run.stage(Stage::Colour, unconverted.into_srgb())?;
         if job.image == ImageWanted::ConvertedPng {
             let encoded = write_image(&image, &mut output);
             let artifact = run_stage_artifact(run, Stage::Encode, ArtifactKind::Image, 0, encoded)?;
@@ -155,40 +157,54 @@ impl Pipeline {
         }
         Ok(())
     }
+}
 
-    fn tensors(
-        &mut self,
-        run: &mut Run<'_>,
-        mut image: SrgbImage,
-        recipe: &Recipe,
-        output: &mut Output<'_>,
-    ) -> Result<SrgbImage, Failure> {
-        if image.alpha().is_some() {
-            let [r, g, b] = recipe.background;
-            let found = format!("background {r}, {g}, {b}");
-            settle(run, Stage::Tensors, &mut vec![Finding::new(FindingCode::AlphaComposited, "", found)])?;
-            image.composite(recipe.background);
-        }
-        let room = run.job.limits.output_bytes.saturating_sub(output.written());
-        let wanted = derived_bytes(&image, &recipe.tensors);
-        run.job.limits.check("size of the tensors in bytes", wanted, room).map_err(|f| f.at(Stage::Tensors))?;
-        let derived = self.device.derive(&image, &recipe.tensors);
-        let derivation = derived.map_err(|(failure, lost)| {
-            self.lost_device |= lost;
-            failure.at(Stage::Tensors)
-        })?;
-        run.report.uploads = derivation.uploads;
-        run.report.stages.push(StageTime { stage: Stage::Upload, micros: derivation.upload_micros });
-        run.began += Duration::from_micros(derivation.upload_micros);
-        run.report.tensors = derivation.tensors.iter().map(about_tensor).collect();
-        let offset = align(output)?;
-        let metadata = metadata(run, &image, recipe, &derivation);
-        let written = safetensors_file::write(&derivation, &metadata, output).map(|_| output.written() - offset);
-        let artifact = run_stage_artifact(run, Stage::Tensors, ArtifactKind::Tensors, offset, written)?;
-        run.report.artifacts.push(artifact);
-        self.device.recycle(derivation);
-        Ok(image)
+/// Everything before a pixel is decoded: open, inspect, repair.
+pub(crate) fn judge<'a>(run: &mut Run<'_>, input: &'a [u8]) -> Result<repair::Repaired<'a>, Failure> {
+    let (job, mut findings) = (run.job, Vec::new());
+    let opened = run.stage(Stage::Open, open::open(input, &job.limits))?;
+    run.report.source.format = Some(opened.format);
+    let inspected = inspect::inspect(opened, &job.extension, &job.limits, &mut findings);
+    settle(run, Stage::Inspect, &mut findings)?;
+    let inspected = run.stage(Stage::Inspect, inspected)?;
+    let repaired = repair::repair(inspected, &mut findings, &mut run.report.repairs);
+    settle(run, Stage::Repair, &mut findings)?;
+    run.report.image = Some(describe(&repaired));
+    run.stage(Stage::Repair, Ok(repaired))
+}
+
+/// Pixels as stored, by the CPU.
+pub(crate) fn decode<'a>(
+    run: &mut Run<'_>,
+    decoders: &mut Decoders,
+    repaired: repair::Repaired<'a>,
+) -> Result<Decoded<'a>, Failure> {
+    let mut findings = Vec::new();
+    let decoded = decoders.decode(repaired, &run.job.limits, &mut findings);
+    settle(run, Stage::Decode, &mut findings)?;
+    run.stage(Stage::Decode, decoded)
+}
+
+/// Pixels and what makes them sRGB.
+pub(crate) fn plan(run: &mut Run<'_>, stage: &mut ColourStage, decoded: Decoded<'_>) -> Result<Unconverted, Failure> {
+    let mut findings = Vec::new();
+    let planned = stage.bind(decoded, run.job.colour, &mut findings, &mut run.report.repairs);
+    settle(run, Stage::Colour, &mut findings)?;
+    let image = planned.map_err(|failure| failure.at(Stage::Colour))?;
+    run.report.colour = Some(image.colour().clone());
+    if let Some(about) = &mut run.report.image {
+        about.alpha = image.shape().alpha;
     }
+    Ok(image)
+}
+
+/// Says that what is transparent is put on the recipe's background.
+pub(crate) fn note_alpha(run: &mut Run<'_>, alpha: bool, [r, g, b]: [u8; 3]) -> Result<(), Failure> {
+    if !alpha {
+        return Ok(());
+    }
+    let found = format!("background {r}, {g}, {b}");
+    settle(run, Stage::Tensors, &mut vec![Finding::new(FindingCode::AlphaComposited, "", found)])
 }
 
 /// Moves findings into the report, each as the policy has it; the first that it rejects ends the job.
@@ -292,15 +308,15 @@ fn about_tensor(derived: &crate::tensors::Derived) -> Tensor {
 }
 
 /// What the safetensors file says about itself: strings alone, as its format wants.
-fn metadata(run: &Run<'_>, image: &SrgbImage, recipe: &Recipe, derivation: &Derivation) -> BTreeMap<String, String> {
-    let (width, height) = image.upright_size();
+fn metadata(run: &Run<'_>, shape: Shape, recipe: &Recipe, derivation: &Derivation) -> BTreeMap<String, String> {
+    let (width, height) = shape.orientation.size(shape.width, shape.height);
     let mut map = BTreeMap::from([
         ("refmill_version".to_owned(), env!("CARGO_PKG_VERSION").to_owned()),
         ("recipe".to_owned(), recipe.name.clone()),
         ("colour_space".to_owned(), "sRGB".to_owned()),
         ("source_blake3".to_owned(), run.job.source_hash.clone()),
         ("source_size".to_owned(), format!("{width}x{height}")),
-        ("orientation_applied".to_owned(), image.orientation().exif().to_string()),
+        ("orientation_applied".to_owned(), shape.orientation.exif().to_string()),
     ]);
     for tensor in &derivation.tensors {
         let area = tensor.plan.source_box(width, height);

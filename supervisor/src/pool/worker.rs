@@ -37,6 +37,8 @@ pub struct WorkerPlan {
     pub program: PathBuf,
     /// `LD_LIBRARY_PATH`, where the CUDA driver can lie.
     pub library_path: Option<OsString>,
+    /// `REFMILL_NVJPEG`: where nvJPEG lies, or `off`.
+    pub nvjpeg: Option<OsString>,
     /// The device.
     pub device: Choice,
     /// Size of the output region, in bytes.
@@ -293,6 +295,7 @@ impl WorkerPlan {
             ("TMPDIR", folder),
         ];
         environment.extend(self.library_path.clone().map(|path| ("LD_LIBRARY_PATH", path)));
+        environment.extend(self.nvjpeg.clone().map(|path| ("REFMILL_NVJPEG", path)));
         Launch { program: &self.program, arguments, environment, file_bytes: self.output_bytes, isolation }
     }
 
@@ -370,7 +373,14 @@ mod tests {
     fn plan(gpu: Option<GpuUuid>) -> WorkerPlan {
         let device = Choice { gpu, reason: "asked for".into(), may_fall_back: false };
         let confinement = Confinement { policy: SandboxPolicy::Standard, memory_bytes: 1 << 30 };
-        WorkerPlan { program: "/bin/false".into(), library_path: None, device, output_bytes: 1 << 20, confinement }
+        WorkerPlan {
+            program: "/bin/false".into(),
+            library_path: None,
+            nvjpeg: None,
+            device,
+            output_bytes: 1 << 20,
+            confinement,
+        }
     }
 
     fn told(kind: &str, uuid: &str) -> Device {

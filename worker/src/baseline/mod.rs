@@ -184,7 +184,7 @@ impl<'a> Headers<'a> {
             0xc0 if self.frame.is_none() => self.frame = Some(payload),
             0xc0 => return Err(Refusal("several frames")),
             0xc2 => return Err(Refusal("progressive")),
-            0xc9..=0xcb | 0xcc => return Err(Refusal("arithmetic coding")),
+            0xc9..=0xcc => return Err(Refusal("arithmetic coding")),
             0xc3 => return Err(Refusal("lossless")),
             0xc1 | 0xc5..=0xc7 | 0xcd..=0xcf => return Err(Refusal("not baseline")),
             0xc4 => self.huffman_tables(payload)?,

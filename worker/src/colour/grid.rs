@@ -51,9 +51,23 @@ impl Grid {
     }
 
     /// Nodes an axis.
-    #[cfg(test)]
     pub fn side(&self) -> usize {
         self.side
+    }
+
+    /// All nodes.
+    pub fn nodes(&self) -> &[Node] {
+        &self.nodes
+    }
+
+    /// The steps of each channel.
+    pub fn steps(&self) -> &[Box<[Step]>] {
+        &self.steps
+    }
+
+    /// What X, Y and Z each add to R, G and B.
+    pub fn columns(&self) -> &[[f32; 4]; 3] {
+        &self.columns
     }
 
     /// Converts RGB codes in place.

@@ -12,7 +12,7 @@ pub const ROUND: f32 = 8_388_608.0;
 
 /// What one device code of one channel adds to the light of R, G and B; the fourth lane is always 0. Keeping all
 /// three in one vector makes a pixel three loads and two additions.
-type Light = [f32; 4];
+pub type Light = [f32; 4];
 
 /// A transform from a matrix profile's device codes to sRGB codes.
 #[derive(Clone, PartialEq)]
@@ -38,6 +38,11 @@ impl Matrix {
         let green = light_table(profile, TagSignature::GreenTRCTag, [rg, gg, bg], levels)?;
         let blue = light_table(profile, TagSignature::BlueTRCTag, [rb, gb, bb], levels)?;
         Some(Self { light: [red, green, blue] })
+    }
+
+    /// The light of each code of red, green and blue.
+    pub fn light(&self) -> &[Vec<Light>; 3] {
+        &self.light
     }
 
     /// Bytes held.

@@ -8,21 +8,30 @@ mod engine;
 mod grid;
 mod hdr;
 #[cfg(test)]
-mod lut_profiles;
+pub(crate) mod lut_profiles;
 mod matrix;
+mod on_device;
+mod planned;
+mod program;
 mod sampling;
 mod source;
 
 pub use about::about;
-use engine::{Engine, Kind};
+use engine::Engine;
+pub use engine::Kind;
+#[cfg(test)]
+pub(crate) use engine::build;
+pub use planned::{Planned, Unconverted};
+pub use program::{Kernel, Program};
+
+use std::sync::Arc;
+
 use refmill::failure::{Code, Failure};
 use refmill::finding::{Finding, FindingCode, Repair};
 use refmill::job::ColourOptions;
-use refmill::report;
 
 use crate::decode::Decoded;
 use crate::repair::Meaning;
-use crate::srgb::SrgbImage;
 
 /// Most bytes of profiles and of the tables made from them; what was used longest ago goes first.
 const CACHE_BYTES: usize = 64 << 20;
@@ -40,7 +49,8 @@ struct Cached {
     profile: Vec<u8>,
     kind: Kind,
     options: ColourOptions,
-    engine: Engine,
+    engine: Arc<Engine>,
+    program: Option<Arc<Program>>,
 }
 
 impl ColourStage {
@@ -52,19 +62,18 @@ impl ColourStage {
         Self::default()
     }
 
-    /// Converts, and says by which means.
+    /// Decides how pixels of `kind` become sRGB; the pixels themselves are not needed yet.
     ///
     /// # Errors
     /// [`Code::Unsupported`] for HDR transfers, [`Code::Colour`] where not even the fallback can be built.
-    pub fn convert(
+    pub fn plan(
         &mut self,
-        decoded: Decoded<'_>,
+        meaning: Meaning<'_>,
+        kind: Kind,
         options: ColourOptions,
         findings: &mut Vec<Finding>,
         repairs: &mut Vec<Repair>,
-    ) -> Result<(SrgbImage, report::Colour), Failure> {
-        let Decoded { width, height, pixels, alpha, orientation, meaning } = decoded;
-        let kind = Kind::of(&pixels);
+    ) -> Result<Planned, Failure> {
         let meaning = match (self.prepare(&meaning, kind, options), meaning) {
             (Ok(()), meaning) => meaning,
             (Err(unbuildable), Meaning::Icc(profile)) if unbuildable.code == Code::Colour => {
@@ -81,21 +90,32 @@ impl ColourStage {
             }
             (Err(failure), _) => return Err(failure),
         };
-        let engine = self.cache.first().map(|cached| &cached.engine);
-        let engine = engine.ok_or_else(|| Failure::new(Code::Internal, "transform was not kept"))?;
-        let name = engine.name();
-        if matches!(engine, Engine::Hdr(_)) {
+        let cached = self.cache.first().ok_or_else(|| Failure::new(Code::Internal, "transform was not kept"))?;
+        if matches!(*cached.engine, Engine::Hdr(_)) {
             let found = format!(
                 "{}; reference white 203 cd/m2, highlights up to 1000 by the EETF of BT.2390",
                 meaning.description()
             );
             findings.push(Finding::new(FindingCode::HdrToneMapped, "", found));
         }
-        let rgb = engine.apply(pixels)?;
-        let colour = about(&meaning, name, options);
-        let image = SrgbImage::claim(width, height, rgb, alpha, orientation)
-            .ok_or_else(|| Failure::new(Code::Internal, format!("converted pixels do not fill {width} x {height}")))?;
-        Ok((image, colour))
+        let colour = about(&meaning, cached.engine.name(), options);
+        Ok(Planned::new(Arc::clone(&cached.engine), cached.program.clone(), kind, colour))
+    }
+
+    /// Binds decoded pixels to their transform.
+    ///
+    /// # Errors
+    /// As [`ColourStage::plan`].
+    pub fn bind(
+        &mut self,
+        decoded: Decoded<'_>,
+        options: ColourOptions,
+        findings: &mut Vec<Finding>,
+        repairs: &mut Vec<Repair>,
+    ) -> Result<Unconverted, Failure> {
+        let Decoded { width, height, pixels, alpha, orientation, meaning } = decoded;
+        let planned = self.plan(meaning, Kind::of(&pixels), options, findings, repairs)?;
+        planned.unconverted((width, height), pixels, alpha, orientation)
     }
 
     /// Puts the transform for `meaning` at the front of the cache, building it if need be.
@@ -109,11 +129,13 @@ impl ColourStage {
             return Ok(());
         }
         let engine = engine::build(meaning, kind, options)?;
-        self.cache.insert(0, Cached { profile: key.into_owned(), kind, options, engine });
+        let program = Program::new(&engine, kind).map(Arc::new);
+        self.cache.insert(0, Cached { profile: key.into_owned(), kind, options, engine: Arc::new(engine), program });
         self.cache.truncate(CACHE_ENTRIES);
         let mut bytes = 0usize;
         self.cache.retain(|cached| {
-            let own = cached.profile.len().saturating_add(cached.engine.bytes());
+            let program = cached.program.as_ref().map_or(0, |program| program.tables.len());
+            let own = cached.profile.len() + cached.engine.bytes() + program;
             bytes = bytes.saturating_add(own);
             bytes <= CACHE_BYTES || bytes == own
         });
@@ -128,13 +150,15 @@ mod tests {
     use crate::icc::Profile;
     use crate::orientation::Orientation;
     use crate::repair::Chromaticities;
+    use refmill::report;
     use std::borrow::Cow;
 
     fn convert(pixels: Pixels, meaning: Meaning<'_>) -> (Vec<u8>, report::Colour, Vec<FindingCode>) {
         let decoded = Decoded { width: 1, height: 1, pixels, alpha: None, orientation: Orientation::UPRIGHT, meaning };
         let (mut findings, mut repairs) = (Vec::new(), Vec::new());
-        let (image, colour) =
-            ColourStage::default().convert(decoded, ColourOptions::default(), &mut findings, &mut repairs).unwrap();
+        let options = ColourOptions::default();
+        let bound = ColourStage::default().bind(decoded, options, &mut findings, &mut repairs).unwrap();
+        let (colour, image) = (bound.colour().clone(), bound.into_srgb().unwrap());
         (image.rgb().to_vec(), colour, findings.iter().map(|finding| finding.code).collect())
     }
 

@@ -30,6 +30,16 @@ pub(super) struct Pass {
     pub size: [u32; 2],
 }
 
+impl Pass {
+    /// Bytes of the intermediate and of the resampled picture.
+    pub fn needs(&self) -> (usize, usize) {
+        let (first, end) = self.columns;
+        let [width, height] = self.size;
+        let bytes = |width: u32| width as usize * height as usize * self.channels.count();
+        (bytes(end.saturating_sub(first)), bytes(width))
+    }
+}
+
 /// The axes of the last images.
 #[derive(Debug, Default)]
 pub(super) struct Axes {

@@ -51,6 +51,14 @@ pub enum GpuError {
         /// Bytes there.
         have: usize,
     },
+    /// nvJPEG refused.
+    #[error("{what}: nvJPEG says {status}")]
+    Nvjpeg {
+        /// What was attempted.
+        what: &'static str,
+        /// Its status, as nvjpeg.h names it.
+        status: &'static str,
+    },
     /// A driver call failed.
     #[error("{what}: {source:?}")]
     Cuda {

@@ -8,8 +8,9 @@ use cudarc::driver::{
 use cudarc::nvrtc::Ptx;
 use refmill::recipe::{Dtype, Layout};
 
+use super::axes::Pass;
 use super::error::GpuError;
-use super::upload::{PlacedAxis, PlacedPass};
+use super::upload::PlacedAxis;
 use crate::orientation::Orientation;
 use crate::tensors::{Channels, Target};
 
@@ -36,10 +37,32 @@ pub(super) struct Put<'a> {
     pub target: &'a Target,
     /// What makes the pixels upright.
     pub orientation: Orientation,
-    /// Where its table begins in the slot's device memory.
+    /// Where its table begins in the tables' memory.
     pub table: usize,
     /// Where it begins in the tensors' memory.
     pub place: usize,
+}
+
+/// Pixels as stored, on the device.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Source<'a> {
+    /// The memory that they lie in.
+    pub memory: &'a CudaSlice<u8>,
+    /// Where they begin in it.
+    pub start: usize,
+    /// Bytes of a row.
+    pub pitch: usize,
+    /// Rows.
+    pub rows: usize,
+}
+
+/// Weights of one axis, on the device.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Weights<'a> {
+    /// The memory that they lie in.
+    pub memory: &'a CudaSlice<u8>,
+    /// Where in it.
+    pub placed: &'a PlacedAxis,
 }
 
 /// Rows of bytes on the device.
@@ -70,42 +93,40 @@ impl Kernels {
         &self.put_8
     }
 
-    /// Resamples the pixels in `input` into `small`, through `tall` where both axes are resampled.
+    /// Resamples `source` into `small`, through `tall` where both axes are resampled.
     pub fn resample(
         &self,
         stream: &CudaStream,
-        input: &CudaSlice<u8>,
-        placed: &PlacedPass,
-        tall: &mut CudaSlice<u8>,
-        small: &mut CudaSlice<u8>,
+        source: Source<'_>,
+        pass: &Pass,
+        (vertical, horizontal): (Option<Weights<'_>>, Option<Weights<'_>>),
+        (tall, small): (&mut CudaSlice<u8>, &mut CudaSlice<u8>),
     ) -> Result<(), GpuError> {
-        let pass = &placed.pass;
         let n = pass.channels.count();
         let (first, end) = pass.columns;
         let [_, height] = pass.size;
         let columns = (end.saturating_sub(first)) as usize * n;
-        let source = |row: usize, column: usize| {
-            let start = placed.pixels + row * placed.pitch + column * n;
-            let pixels_end = placed.pixels + placed.rows * placed.pitch;
-            part(input, start, pixels_end.saturating_sub(start), "source pixels")
+        let rows = |row: usize, column: usize| {
+            let start = source.start + row * source.pitch + column * n;
+            let pixels_end = source.start + source.rows * source.pitch;
+            let bytes = part(source.memory, start, pixels_end.saturating_sub(start), "source pixels")?;
+            Ok(Rows { bytes, pitch: source.pitch })
         };
-        match (&placed.vertical, &placed.horizontal) {
+        match (vertical, horizontal) {
             (Some(vertical), Some(horizontal)) => {
-                let rows = Rows { bytes: source(0, first as usize)?, pitch: placed.pitch };
                 let target = part_mut(tall, 0, columns * height as usize, "intermediate pixels")?;
-                self.vertical(stream, input, rows, vertical, target)?;
+                self.vertical(stream, rows(0, first as usize)?, vertical, target)?;
                 let rows =
                     Rows { bytes: part(tall, 0, columns * height as usize, "intermediate pixels")?, pitch: columns };
-                self.horizontal(stream, input, rows, (horizontal, pass.channels, first, height), small)
+                self.horizontal(stream, rows, horizontal, (pass.channels, first, height), small)
             }
             (Some(vertical), None) => {
-                let rows = Rows { bytes: source(0, first as usize)?, pitch: placed.pitch };
                 let target = part_mut(small, 0, columns * height as usize, "resampled pixels")?;
-                self.vertical(stream, input, rows, vertical, target)
+                self.vertical(stream, rows(0, first as usize)?, vertical, target)
             }
             (None, Some(horizontal)) => {
-                let rows = Rows { bytes: source(pass.first_row as usize, 0)?, pitch: placed.pitch };
-                self.horizontal(stream, input, rows, (horizontal, pass.channels, 0, height), small)
+                let rows = rows(pass.first_row as usize, 0)?;
+                self.horizontal(stream, rows, horizontal, (pass.channels, 0, height), small)
             }
             (None, None) => Err(GpuError::Bounds { what: "a resampling of no axis", need: 1, have: 0 }),
         }
@@ -115,16 +136,16 @@ impl Kernels {
     fn vertical(
         &self,
         stream: &CudaStream,
-        input: &CudaSlice<u8>,
         rows: Rows<'_>,
-        placed: &PlacedAxis,
+        on_device: Weights<'_>,
         mut target: CudaViewMut<'_, u8>,
     ) -> Result<(), GpuError> {
+        let placed = on_device.placed;
         let height = placed.axis.bounds.len();
         let width = target.len().checked_div(height).unwrap_or(0);
         let (_, last) = placed.axis.reads();
         check("source rows", (last as usize).saturating_sub(1) * rows.pitch + width, rows.bytes.len())?;
-        let (bounds, weights) = weights(input, placed)?;
+        let (bounds, weights) = weights(on_device)?;
         let (width, height) = (word(width)?, word(height)?);
         let (pitch, window, precision) =
             (rows.pitch as u64, word(placed.axis.window)?, u32::from(placed.axis.precision));
@@ -142,11 +163,12 @@ impl Kernels {
     fn horizontal(
         &self,
         stream: &CudaStream,
-        input: &CudaSlice<u8>,
         rows: Rows<'_>,
-        (placed, channels, first, height): (&PlacedAxis, Channels, u32, u32),
+        on_device: Weights<'_>,
+        (channels, first, height): (Channels, u32, u32),
         small: &mut CudaSlice<u8>,
     ) -> Result<(), GpuError> {
+        let placed = on_device.placed;
         let n = channels.count();
         let width = placed.axis.bounds.len();
         let (begin, end) = placed.axis.reads();
@@ -154,7 +176,7 @@ impl Kernels {
         let row = (end - first) as usize * n;
         check("source columns", (height as usize).saturating_sub(1) * rows.pitch + row, rows.bytes.len())?;
         let mut target = part_mut(small, 0, width * height as usize * n, "resampled pixels")?;
-        let (bounds, weights) = weights(input, placed)?;
+        let (bounds, weights) = weights(on_device)?;
         let function = if channels == Channels::Rgb { &self.horizontal_3 } else { &self.horizontal_1 };
         let (pitch, width, window) = (rows.pitch as u64, word(width)?, word(placed.axis.window)?);
         let precision = u32::from(placed.axis.precision);
@@ -173,14 +195,14 @@ impl Kernels {
         &self,
         stream: &CudaStream,
         small: &CudaSlice<u8>,
-        input: &CudaSlice<u8>,
+        tables: &CudaSlice<u8>,
         tensors: &mut CudaSlice<u8>,
         put: &Put<'_>,
     ) -> Result<(), GpuError> {
         let Put { target, orientation, table, place } = *put;
         let (n, size) = (target.channels.count(), target.spec.dtype.bytes());
         let stored = part(small, 0, target.plan.area() * n, "resampled pixels")?;
-        let table = part(input, table, 256 * n * size, "normalisation table")?;
+        let table = part(tables, table, 256 * n * size, "normalisation table")?;
         let mut tensor = part_mut(tensors, place, target.bytes(), "tensor")?;
         let function = match target.spec.dtype {
             Dtype::U8 => &self.put_8,
@@ -211,10 +233,8 @@ impl Kernels {
 }
 
 /// The bounds and weights of an axis, of the lengths that the kernels read.
-fn weights<'a>(
-    input: &'a CudaSlice<u8>,
-    placed: &PlacedAxis,
-) -> Result<(CudaView<'a, u8>, CudaView<'a, u8>), GpuError> {
+fn weights(on_device: Weights<'_>) -> Result<(CudaView<'_, u8>, CudaView<'_, u8>), GpuError> {
+    let Weights { memory: input, placed } = on_device;
     let targets = placed.axis.bounds.len();
     let bounds = part(input, placed.bounds, targets * 8, "bounds")?;
     Ok((bounds, part(input, placed.weights, targets * placed.axis.window * 2, "weights")?))

@@ -9,14 +9,19 @@
 #![allow(unsafe_code, reason = "the CUDA driver's calls and kernel launches have no safe form")]
 
 mod axes;
+pub mod batch;
 mod error;
 mod kernels;
+mod nvjpeg;
 mod pinned;
+mod pool;
+mod programs;
 mod slot;
 mod start;
 #[cfg(test)]
 mod tests;
 mod upload;
+mod ycc;
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -25,14 +30,22 @@ use cudarc::driver::{CudaContext, CudaSlice, CudaStream};
 use refmill::recipe::TensorSpec;
 use refmill::report::Device;
 
+use crate::colour::Unconverted;
+use crate::pipeline::Run;
+use crate::repair::Repaired;
 use crate::srgb::SrgbImage;
-use crate::tensors::{Derivation, Derived, Spares, Target, Work};
+use crate::tensors::{Derivation, Derived, Shape, Spares, Target, Work};
 
 use axes::Axes;
+use batch::{Refused, Single};
 pub use error::GpuError;
-use kernels::Kernels;
+use kernels::{Kernels, Source, Weights};
+use pool::Pool;
+pub use pool::PoolUse;
+use programs::Programs;
 use slot::{Ring, Slot};
 use upload::Staged;
+use ycc::Convert;
 
 /// A context on the one visible GPU, its streams, kernels and buffers. Buffers grow to the largest image seen.
 #[derive(Debug)]
@@ -42,11 +55,22 @@ pub struct Gpu {
     work: WorkBuffers,
     axes: Axes,
     spares: Spares,
-    kernels: Kernels,
+    single: Single,
+    loaded: Arc<Loaded>,
     copy: Arc<CudaStream>,
     compute: Arc<CudaStream>,
     context: Arc<CudaContext>,
     device: Device,
+}
+
+/// What was loaded before the confinement closed, for all threads.
+#[derive(Debug)]
+struct Loaded {
+    kernels: Kernels,
+    convert: Convert,
+    programs: Programs,
+    engine: Option<Arc<nvjpeg::Engine>>,
+    pool: Pool,
 }
 
 /// Device memory that only the compute stream touches, in the order of its work.
@@ -83,6 +107,14 @@ impl Gpu {
         self.device.clone()
     }
 
+    /// What the driver's memory pool holds for this process.
+    ///
+    /// # Errors
+    /// [`GpuError::Cuda`].
+    pub fn pool(&self) -> Result<PoolUse, GpuError> {
+        self.loaded.pool.holds()
+    }
+
     /// Memory held between images.
     #[must_use]
     pub fn held(&self) -> Held {
@@ -101,6 +133,33 @@ impl Gpu {
     pub fn derive(&mut self, image: &SrgbImage, specs: &[TensorSpec]) -> Result<Derivation, GpuError> {
         let pending = self.submit(image, specs)?;
         self.finish(pending)
+    }
+
+    /// Derives all tensors of `specs` from a JPEG that the GPU's own engines decode.
+    ///
+    /// # Errors
+    /// Why they did not: see [`Refused`].
+    pub(crate) fn derive_encoded(
+        &mut self,
+        run: &mut Run<'_>,
+        repaired: &Repaired<'_>,
+        specs: &[TensorSpec],
+    ) -> Result<(Shape, Derivation), Refused> {
+        self.single.derive(run, repaired, specs, &mut self.spares)
+    }
+
+    /// Converts pixels that the CPU decoded, puts what is transparent on `background`, and derives all tensors of
+    /// `specs`. The pixels have to be ones that a GPU converts: [`Unconverted::program`].
+    ///
+    /// # Errors
+    /// As [`Gpu::derive`].
+    pub(crate) fn derive_unconverted(
+        &mut self,
+        image: &Unconverted,
+        background: [u8; 3],
+        specs: &[TensorSpec],
+    ) -> Result<Derivation, GpuError> {
+        self.single.derive_unconverted(image, background, specs, &mut self.spares)
     }
 
     /// Starts on an image and returns when its pixels are staged: they may be dropped or changed then.
@@ -173,12 +232,16 @@ impl Gpu {
     /// Launches the kernels: each resampling, then the tensors made from it.
     fn run(&mut self, slot: &Slot, staged: &Staged, work: &Work, places: &[usize]) -> Result<(), GpuError> {
         let WorkBuffers { tall, small, tensors } = &mut self.work;
-        for (index, pass) in staged.passes.iter().enumerate() {
-            self.kernels.resample(&self.compute, slot.input(), pass, tall, small)?;
+        for (index, placed) in staged.passes.iter().enumerate() {
+            let memory = slot.input();
+            let source = Source { memory, start: placed.pixels, pitch: placed.pitch, rows: placed.rows };
+            let weights = |placed| Weights { memory, placed };
+            let axes = (placed.vertical.as_ref().map(weights), placed.horizontal.as_ref().map(weights));
+            self.loaded.kernels.resample(&self.compute, source, &placed.pass, axes, (&mut *tall, &mut *small))?;
             let made = work.targets.iter().zip(&staged.tables).zip(places);
             for ((target, &table), &place) in made.filter(|((target, _), _)| target.resampling == index) {
                 let put = kernels::Put { target, orientation: staged.orientation, table, place };
-                self.kernels.put(&self.compute, small, slot.input(), tensors, &put)?;
+                self.loaded.kernels.put(&self.compute, small, slot.input(), tensors, &put)?;
             }
         }
         Ok(())

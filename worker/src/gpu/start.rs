@@ -1,21 +1,29 @@
 //! Finding the GPU, checking that it is the right one, and getting everything ready before confinement closes.
 
+use std::sync::Arc;
+
 use cudarc::driver::CudaContext;
 use cudarc::driver::sys::{CUuuid, cuDriverGetVersion, is_culib_present};
 use refmill::recipe::{Dtype, Filter, Layout, Normalise, Size, TensorSpec};
 use refmill::report::Device;
 
 use super::axes::Axes;
+use super::batch::Single;
 use super::error::GpuError;
 use super::kernels::Kernels;
+use super::pool::Pool;
+use super::programs::Programs;
 use super::slot::Ring;
-use super::{Gpu, WorkBuffers, allocate};
+use super::ycc::Convert;
+use super::{Gpu, Loaded, WorkBuffers, allocate, nvjpeg};
 use crate::orientation::Orientation;
 use crate::srgb::SrgbImage;
 use crate::tensors::Spares;
 
 /// CUDA 12.0, the first whose drivers read PTX ISA 8.0.
 const OLDEST_DRIVER: i32 = 12_000;
+/// Freed device memory that is kept for the next images.
+const KEPT_BYTES: u64 = 4 << 30;
 
 impl Gpu {
     /// Takes the first visible GPU, which is the only one where the supervisor set `CUDA_VISIBLE_DEVICES`, and runs
@@ -39,8 +47,16 @@ impl Gpu {
         let buffer = || allocate(&compute, 1, "device memory");
         let work = WorkBuffers { tall: buffer()?, small: buffer()?, tensors: buffer()? };
         let kernels = Kernels::load(&context)?;
+        let convert = Convert::load(&context)?;
+        let named = std::env::var_os(nvjpeg::VARIABLE);
+        let engine = nvjpeg::Engine::start(named.as_deref(), &compute, &convert);
+        let device = with_decoder(device, &engine);
         let (ring, axes, spares) = (Ring::new(), Axes::default(), Spares::default());
-        let mut gpu = Self { ring, work, axes, spares, kernels, copy, compute, context, device };
+        let (programs, pool) = (Programs::load(&context)?, Pool::keeping(&context, KEPT_BYTES)?);
+        programs.warm_up(&compute)?;
+        let loaded = Arc::new(Loaded { kernels, convert, programs, engine: engine.ok(), pool });
+        let single = Single::new(&context, &loaded)?;
+        let mut gpu = Self { ring, work, axes, spares, single, loaded, copy, compute, context, device };
         gpu.warm_up()?;
         Ok(gpu)
     }
@@ -86,6 +102,15 @@ fn identify(context: &CudaContext, expected: Option<&str>) -> Result<Device, Gpu
         Some(expected) => return Err(GpuError::OtherDevice { expected: expected.into(), found }),
     };
     Ok(Device { kind: "cuda".into(), name, uuid: found, reason: reason.into() })
+}
+
+/// The device, with what decodes JPEG on it told in its reason.
+fn with_decoder(device: Device, engine: &Result<Arc<nvjpeg::Engine>, String>) -> Device {
+    let decoder = match engine {
+        Ok(engine) => format!("JPEG by {}", engine.description()),
+        Err(problem) => format!("JPEG on the CPU: {problem}"),
+    };
+    Device { reason: format!("{}; {decoder}", device.reason), ..device }
 }
 
 /// A UUID as `nvidia-smi -L` prints it.

@@ -11,7 +11,7 @@ use crate::tensors::cpu::CpuDevice;
 use crate::tensors::samples::{Noise, noise, sdxl, spec};
 
 /// The GPU, or a line on stderr that says why there is none.
-fn gpu() -> Option<Gpu> {
+pub(super) fn gpu() -> Option<Gpu> {
     match Gpu::start(None) {
         Ok(gpu) => {
             eprintln!("on {:?}, driver {}", gpu.device(), driver());
@@ -150,6 +150,21 @@ fn other_uuid_is_refused_with_both_named() {
 }
 
 #[test]
+fn jpeg_engines_equal_libjpeg_turbo_in_every_sampling() {
+    use crate::baseline::Sampling;
+    let Some(gpu) = gpu() else { return };
+    let Some(engine) = &gpu.loaded.engine else {
+        eprintln!("skipped: no JPEG engine ({})", gpu.device().reason);
+        return;
+    };
+    eprintln!("{}", engine.description());
+    for sampling in [Sampling::Gray, Sampling::Full, Sampling::Columns, Sampling::Rows, Sampling::Both] {
+        eprintln!("{sampling:?}: {}", engine.is_proved(sampling));
+    }
+    assert!(engine.is_proved(Sampling::Both) && engine.is_proved(Sampling::Full) && engine.is_proved(Sampling::Gray));
+}
+
+#[test]
 fn pinned_memory_over_its_limit_is_refused() {
     let Some(gpu) = gpu() else { return };
     let mut pinned = Pinned::from_device("pinned memory for a test", 1 << 20);
@@ -161,7 +176,7 @@ fn pinned_memory_over_its_limit_is_refused() {
 fn read_nowhere(gpu: &Gpu) {
     use cudarc::driver::{LaunchConfig, PushKernelArg};
     let (nowhere, one) = (8_u64, 1_u32);
-    let mut launch = gpu.compute.launch_builder(gpu.kernels.put_8());
+    let mut launch = gpu.compute.launch_builder(gpu.loaded.kernels.put_8());
     launch.arg(&nowhere).arg(&one).arg(&one).arg(&one).arg(&nowhere).arg(&nowhere).arg(&one).arg(&one);
     let once = LaunchConfig { grid_dim: (1, 1, 1), block_dim: (1, 1, 1), shared_mem_bytes: 0 };
     // SAFETY: the kernel's read faults on the GPU and touches no memory of this process, which is what is tested.
@@ -256,4 +271,64 @@ fn times_of_the_sdxl_tensors() {
     measure(&mut gpu, &mut cpu, "3000 x 2000", &noise(3000, 2000, 1, false));
     measure(&mut gpu, &mut cpu, "1200 x 900", &noise(1200, 900, 1, false));
     eprintln!("{:?}", gpu.held());
+}
+
+/// A picture of `w` x `h` pixels from `noise`, in Adobe RGB.
+fn stored(noise: &[u8], w: u32, h: u32) -> crate::colour::Unconverted {
+    let pixels = crate::decode::Pixels::Rgb8(noise[..(w * h * 3) as usize].to_vec());
+    let (orientation, meaning) = (crate::orientation::Orientation::UPRIGHT, crate::repair::Meaning::AdobeRgb);
+    let decoded = crate::decode::Decoded { width: w, height: h, pixels, alpha: None, orientation, meaning };
+    let options = refmill::job::ColourOptions::default();
+    crate::colour::ColourStage::default().bind(decoded, options, &mut Vec::new(), &mut Vec::new()).unwrap()
+}
+
+/// Derives from pictures of 64 x 64 to `most` pixels, after the largest; gives the milliseconds of each and what the
+/// pool had reserved after a tenth of them and at the end.
+fn random_sizes(gpu: &mut Gpu, count: usize, most: f64) -> (Vec<f64>, PoolUse, PoolUse) {
+    let mut numbers = Noise(41);
+    let side = most.sqrt() as u32;
+    let noise = numbers.bytes((most * 3.0) as usize + 4096);
+    let derive = |gpu: &mut Gpu, w, h| {
+        let image = stored(&noise, w, h);
+        let started = Instant::now();
+        let made = gpu.derive_unconverted(&image, [0; 3], &sdxl()).unwrap();
+        assert_eq!(made.uploads, 1);
+        gpu.recycle(made);
+        started.elapsed().as_secs_f64() * 1e3
+    };
+    derive(gpu, side, side);
+    let mut first = PoolUse::default();
+    let times = (0..count)
+        .map(|round| {
+            // Until then the caches of weights fill.
+            if round == count / 10 {
+                first = gpu.pool().unwrap();
+            }
+            let pixels = 4096.0 * (most / 4096.0).powf(f64::from(numbers.below(10_000)) / 1e4);
+            let shape = (f64::from(numbers.below(10_000)) / 1e4 - 0.5) * 0.8;
+            let w = ((pixels.sqrt() * shape.exp()) as u32).max(1);
+            derive(gpu, w, ((pixels / f64::from(w)) as u32).max(1))
+        })
+        .collect();
+    (times, first, gpu.pool().unwrap())
+}
+
+#[test]
+fn reserved_memory_does_not_grow_with_random_sizes() {
+    let Some(mut gpu) = gpu() else { return };
+    let (_, first, last) = random_sizes(&mut gpu, 300, 12e6);
+    eprintln!("{first:?}, then {last:?}");
+    assert_eq!(last.reserved, first.reserved);
+}
+
+#[test]
+#[ignore = "takes minutes and prints times; run it by hand on a GPU with --ignored --nocapture"]
+fn ten_thousand_random_sizes_up_to_50_megapixels() {
+    let Some(mut gpu) = gpu() else { return };
+    let (mut times, first, last) = random_sizes(&mut gpu, 10_000, 50e6);
+    times.sort_by(f64::total_cmp);
+    let at = |share: usize| times[times.len() * share / 1000];
+    eprintln!("{first:?}, then {last:?}");
+    eprintln!("10,000 pictures: p50 {:.2} ms, p99 {:.2} ms, p99.9 {:.2} ms", at(500), at(990), at(999));
+    assert_eq!(last.reserved, first.reserved);
 }

@@ -96,17 +96,8 @@ impl Staged {
 
     /// Bytes of the largest intermediate and of the largest resampled picture.
     pub fn needs(&self) -> (usize, usize) {
-        let tall = |placed: &PlacedPass| {
-            let (first, end) = placed.pass.columns;
-            let [_, height] = placed.pass.size;
-            (end - first) as usize * height as usize * placed.pass.channels.count()
-        };
-        let small = |placed: &PlacedPass| {
-            let [width, height] = placed.pass.size;
-            width as usize * height as usize * placed.pass.channels.count()
-        };
-        let most = |bytes: &dyn Fn(&PlacedPass) -> usize| self.passes.iter().map(bytes).max().unwrap_or(0);
-        (most(&tall), most(&small))
+        let needs = self.passes.iter().map(|placed| placed.pass.needs());
+        needs.fold((0, 0), |(tall, small), (more_tall, more_small)| (tall.max(more_tall), small.max(more_small)))
     }
 }
 

@@ -20,12 +20,10 @@ mod tests;
 use refmill::geometry::Plan;
 use refmill::recipe::TensorSpec;
 
-use crate::srgb::SrgbImage;
-
 pub(crate) use coefficients::Axis;
 pub(crate) use spares::Spares;
 pub(crate) use table::Table;
-pub(crate) use work::{Channels, Resampling, Target, Work};
+pub(crate) use work::{Channels, Resampling, Shape, Target, Work};
 
 /// One derived tensor's bytes, little endian, in the spec's layout.
 #[derive(Debug, Clone, PartialEq)]
@@ -53,8 +51,7 @@ pub struct Derivation {
     pub derive_micros: u64,
 }
 
-/// Bytes of all tensors that `specs` make of `image`: what to check against a limit before deriving.
-#[must_use]
-pub fn derived_bytes(image: &SrgbImage, specs: &[TensorSpec]) -> u64 {
-    Work::new(image, specs).targets.iter().map(|target| target.bytes() as u64).sum()
+/// Bytes of all tensors that `specs` make of an image of `shape`: what to check against a limit before deriving.
+pub(crate) fn derived_bytes(shape: Shape, specs: &[TensorSpec]) -> u64 {
+    Work::of(shape, specs).targets.iter().map(|target| target.bytes() as u64).sum()
 }

@@ -26,6 +26,27 @@ impl Channels {
     }
 }
 
+/// All of a picture that decides how its pixels become tensors.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Shape {
+    /// Stored width in pixels.
+    pub width: u32,
+    /// Stored height in pixels.
+    pub height: u32,
+    /// What makes the pixels upright.
+    pub orientation: Orientation,
+    /// Whether there is alpha.
+    pub alpha: bool,
+}
+
+impl Shape {
+    /// The shape of an image.
+    pub fn of(image: &SrgbImage) -> Self {
+        let (width, height) = (image.width(), image.height());
+        Self { width, height, orientation: image.orientation(), alpha: image.alpha().is_some() }
+    }
+}
+
 /// A stretch of one stored axis and the pixels that are made of it.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Stretch {
@@ -95,12 +116,12 @@ pub(crate) struct Resampling {
 }
 
 impl Resampling {
-    fn new(spec: &TensorSpec, channels: Channels, image: &SrgbImage) -> Option<Self> {
-        let (width, height) = image.upright_size();
+    fn new(spec: &TensorSpec, channels: Channels, shape: Shape) -> Option<Self> {
+        let (width, height) = shape.orientation.size(shape.width, shape.height);
         let plan = Plan::new(spec.size, width, height);
         let x = Stretch::upright(&plan, 0, [width, height])?;
         let y = Stretch::upright(&plan, 1, [width, height])?;
-        let (x, y) = stored(image.orientation(), x, y);
+        let (x, y) = stored(shape.orientation, x, y);
         Some(Self { plan, filter: spec.filter, channels, x: x.off_centre(), y: y.off_centre() })
     }
 
@@ -159,19 +180,24 @@ pub(crate) struct Work {
 impl Work {
     /// Plans `specs` for `image`, with a mask of its alpha where it has any.
     pub fn new(image: &SrgbImage, specs: &[TensorSpec]) -> Self {
+        Self::of(Shape::of(image), specs)
+    }
+
+    /// The same, for pixels that are not here.
+    pub fn of(shape: Shape, specs: &[TensorSpec]) -> Self {
         let mut work = Self::default();
         for spec in specs {
-            work.add(spec.clone(), Channels::Rgb, image);
+            work.add(spec.clone(), Channels::Rgb, shape);
         }
         let taken = specs.iter().any(|spec| spec.name == ALPHA_MASK);
-        if let (Some(_), false, Some(first)) = (image.alpha(), taken, specs.first()) {
-            work.add(mask(first), Channels::Alpha, image);
+        if let (true, false, Some(first)) = (shape.alpha, taken, specs.first()) {
+            work.add(mask(first), Channels::Alpha, shape);
         }
         work
     }
 
-    fn add(&mut self, spec: TensorSpec, channels: Channels, image: &SrgbImage) {
-        let Some(wanted) = Resampling::new(&spec, channels, image) else { return };
+    fn add(&mut self, spec: TensorSpec, channels: Channels, shape: Shape) {
+        let Some(wanted) = Resampling::new(&spec, channels, shape) else { return };
         let plan = wanted.plan;
         let known = self.resamplings.iter().position(|made| *made == wanted);
         let resampling = known.unwrap_or(self.resamplings.len());

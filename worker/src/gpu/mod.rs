@@ -37,6 +37,7 @@ use crate::srgb::SrgbImage;
 use crate::tensors::{Derivation, Derived, Shape, Spares, Target, Work};
 
 use axes::Axes;
+pub use batch::Watch;
 use batch::{Refused, Single};
 pub use error::GpuError;
 use kernels::{Kernels, Source, Weights};
@@ -113,6 +114,13 @@ impl Gpu {
     /// [`GpuError::Cuda`].
     pub fn pool(&self) -> Result<PoolUse, GpuError> {
         self.loaded.pool.holds()
+    }
+
+    /// What was done and waited for with images whose colours or bytes the GPU works on: atomics, to be read from any
+    /// thread at any time.
+    #[must_use]
+    pub fn watch(&self) -> Arc<Watch> {
+        self.single.watch()
     }
 
     /// Memory held between images.

@@ -314,6 +314,19 @@ fn random_sizes(gpu: &mut Gpu, count: usize, most: f64) -> (Vec<f64>, PoolUse, P
 }
 
 #[test]
+fn stored_image_goes_up_once_and_two_events_are_waited_for() {
+    let Some(mut gpu) = gpu() else { return };
+    let noise = Noise(8).bytes(300 * 200 * 3);
+    let before = gpu.watch().counts();
+    (0..5).for_each(|_| drop(gpu.derive_unconverted(&stored(&noise, 300, 200), [0; 3], &sdxl()).unwrap()));
+    let after = gpu.watch().counts();
+    // One for the kernels, one for the tensors in host memory; no stream and nothing wider.
+    assert_eq!(after.event_waits - before.event_waits, 10);
+    assert_eq!((after.uploads - before.uploads, after.stream_waits - before.stream_waits), (5, 0));
+    assert_eq!(after.upload_bytes - before.upload_bytes, 5 * 300 * 200 * 3);
+}
+
+#[test]
 fn reserved_memory_does_not_grow_with_random_sizes() {
     let Some(mut gpu) = gpu() else { return };
     let (_, first, last) = random_sizes(&mut gpu, 300, 12e6);

@@ -26,14 +26,13 @@ use refmill::report::{self, Report};
 pub use derive::{Placed, Tensors};
 pub(crate) use single::Refused;
 pub(super) use single::Single;
-pub use watch::Counts;
+pub use watch::{Counts, Watch};
 
 use super::error::GpuError;
 use super::{Gpu, Loaded};
 use lane::{Flight, Lane};
 use prepare::{Front, Own, Prepared, Way};
 use queue::Queue;
-use watch::Watch;
 
 /// Batches that a lane has on its way.
 const DEPTH: usize = 2;

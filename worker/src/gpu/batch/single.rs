@@ -99,6 +99,11 @@ impl Single {
         Ok((shape, Derivation { tensors, uploads: 1, upload_micros: 0, derive_micros: micros(started) }))
     }
 
+    /// Its counters.
+    pub fn watch(&self) -> Arc<Watch> {
+        Arc::clone(&self.watch)
+    }
+
     /// The tensors of pixels that the CPU decoded: they go up as they are stored, and become sRGB there.
     pub fn derive_unconverted(
         &mut self,

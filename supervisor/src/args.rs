@@ -61,6 +61,9 @@ pub enum Command {
     Jobs(JobsArgs),
     /// Say how many jobs of a queue are in which state
     Status(StatusArgs),
+    /// Check, show or begin a configuration file
+    #[command(subcommand)]
+    Config(ConfigCommand),
     /// List, show or check recipes
     #[command(subcommand)]
     Recipe(RecipeCommand),
@@ -83,8 +86,9 @@ pub struct RunArgs {
     pub recipe: String,
     /// Folder for NAME.png, NAME.safetensors and NAME.report.json; `-` writes one input's tensors (with --no-tensors
     /// its image) to standard output and no report
-    #[arg(long, default_value = "out", value_name = "DIR")]
-    pub out: PathBuf,
+    /// [default: out]
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
     /// One report a line on standard output, as JSON (with `--out -` on standard error)
     #[arg(long)]
     pub json: bool,
@@ -119,9 +123,12 @@ pub struct SandboxArgs {
 /// What `run` and `repair` have in common.
 #[derive(Debug, ClapArgs)]
 pub struct SharedArgs {
-    /// Rendering intent of the conversion to sRGB
-    #[arg(long, value_enum, default_value_t = IntentArg::Relative)]
-    pub intent: IntentArg,
+    /// The configuration: `[policy]`, `[limits]`, `[colour]` and `[output]` of it, where the command line says nothing
+    #[arg(long, value_name = "FILE.toml")]
+    pub config: Option<PathBuf>,
+    /// Rendering intent of the conversion to sRGB [default: relative]
+    #[arg(long, value_enum)]
+    pub intent: Option<IntentArg>,
     /// Convert without black point compensation
     #[arg(long)]
     pub no_bpc: bool,
@@ -146,14 +153,14 @@ pub struct SharedArgs {
 }
 
 /// Where the work is done: what `run` and `serve` have in common.
-#[derive(Debug, ClapArgs)]
+#[derive(Debug, Clone, ClapArgs)]
 pub struct PlaceArgs {
     /// Worker processes [default: one per core on the CPU, one on a GPU]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     pub workers: Option<u16>,
-    /// Where tensors are derived; `auto` takes a GPU where one is listed, and says why
-    #[arg(long, value_enum, default_value_t = DeviceArg::Auto)]
-    pub device: DeviceArg,
+    /// Where tensors are derived; `auto` takes a GPU where one is listed, and says why [default: auto]
+    #[arg(long, value_enum)]
+    pub device: Option<DeviceArg>,
     /// The GPU or MIG instance, as `nvidia-smi -L` lists it (GPU-... or MIG-...); implies --device cuda
     #[arg(long, value_name = "UUID")]
     pub gpu: Option<String>,
@@ -183,6 +190,30 @@ pub enum IntentArg {
     /// ICC-absolute colorimetric
     #[value(alias = "absolute-colorimetric")]
     Absolute,
+}
+
+/// `refmill config`.
+#[derive(Debug, Subcommand)]
+pub enum ConfigCommand {
+    /// Check a configuration; errors show line and column
+    Check {
+        /// The file
+        #[arg(default_value = "refmill.toml")]
+        file: PathBuf,
+    },
+    /// Print the effective configuration: the file, and the defaults for what it does not say
+    Show {
+        /// The file; the defaults alone without one
+        file: Option<PathBuf>,
+    },
+    /// Write a configuration that says the defaults, with what each key means
+    Init {
+        /// The file, which must not exist; `-` for standard output
+        #[arg(default_value = "refmill.toml")]
+        file: PathBuf,
+    },
+    /// Print every key with its default, its range and its meaning, as Markdown
+    Keys,
 }
 
 /// `refmill recipe`.

@@ -3,6 +3,7 @@
 //! | module | what it does |
 //! | --- | --- |
 //! | [`args`], [`settings`] | what was typed, and what it means once checked |
+//! | [`config`] | what the operator decided, in a file |
 //! | [`commands`] | one file a command |
 //! | [`intake`] | files, folders, globs and stdin become inputs, read into sealed memory |
 //! | [`naming`] | which input writes under which name |
@@ -13,13 +14,14 @@
 //! | [`queue`] | jobs that outlive the program: leased, fenced, tried again, buried |
 //! | [`publish`] | artifacts first, then the report, each whole or not at all |
 //! | [`verdict`], [`findings`], [`table`], [`contact_sheet`] | reports, and the table of findings, as people read them |
-//! | [`progress`], [`shutdown`] | what the user sees, and how the user ends it |
+//! | [`progress`], [`shutdown`], [`notify`] | what the user sees, how the user ends it, and what a service manager is told |
 //!
 //! This crate never decodes an image and never calls CUDA: whatever an image can do to a decoder, it does to a
 //! worker.
 
 pub mod args;
 pub mod commands;
+pub mod config;
 pub mod contact_sheet;
 pub mod devices;
 pub mod findings;
@@ -27,6 +29,7 @@ pub mod intake;
 pub mod limits;
 pub mod memory;
 pub mod naming;
+pub mod notify;
 pub mod policy;
 pub mod pool;
 pub mod progress;

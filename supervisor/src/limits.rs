@@ -35,12 +35,12 @@ const MAX_BYTES: u64 = 1 << 40;
 /// A day.
 const MAX_WALL_MS: u64 = 86_400_000;
 
-/// The default limits with `typed` applied in order; a later one wins.
+/// The limits of the configuration with `typed` applied in order; a later one wins.
 ///
 /// # Errors
 /// A [`LimitError`] naming the key and the value as typed.
-pub fn parse(typed: &[String]) -> Result<Limits, LimitError> {
-    typed.iter().try_fold(Limits::default(), |limits, text| apply(limits, text))
+pub fn over(configured: Limits, typed: &[String]) -> Result<Limits, LimitError> {
+    typed.iter().try_fold(configured, |limits, text| apply(limits, text))
 }
 
 fn apply(mut limits: Limits, text: &str) -> Result<Limits, LimitError> {
@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     fn typed(texts: &[&str]) -> Result<Limits, LimitError> {
-        parse(&texts.iter().map(ToString::to_string).collect::<Vec<_>>())
+        over(Limits::default(), &texts.iter().map(ToString::to_string).collect::<Vec<_>>())
     }
 
     #[test]

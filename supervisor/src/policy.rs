@@ -28,13 +28,16 @@ pub enum PolicyError {
     },
 }
 
-/// Reads the policies as typed; the last one of a code counts.
+/// The policy of the configuration and, after it, the policies as typed; the last one of a code counts.
 ///
 /// # Errors
 /// The first [`PolicyError`].
-pub fn parse(strict: bool, policies: &[String]) -> Result<Policy, PolicyError> {
-    let actions = policies.iter().map(|given| entry(given)).collect::<Result<_, _>>()?;
-    Ok(Policy { strict, actions })
+pub fn over(configured: Policy, strict: bool, policies: &[String]) -> Result<Policy, PolicyError> {
+    let mut actions = configured.actions;
+    for given in policies {
+        actions.push(entry(given)?);
+    }
+    Ok(Policy { strict: configured.strict || strict, actions })
 }
 
 fn entry(given: &str) -> Result<(FindingCode, Action), PolicyError> {
@@ -53,6 +56,18 @@ fn entry(given: &str) -> Result<(FindingCode, Action), PolicyError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn parse(strict: bool, policies: &[String]) -> Result<Policy, PolicyError> {
+        over(Policy::default(), strict, policies)
+    }
+
+    #[test]
+    fn typed_entry_comes_after_the_configured_one() {
+        let configured = Policy { strict: true, actions: vec![(FindingCode::IccCorrupt, Action::Reject)] };
+        let policy = over(configured, false, &["icc_corrupt=ignore".into()]).unwrap();
+        let finding = refmill::finding::Finding::new(FindingCode::IccCorrupt, "", "");
+        assert_eq!((policy.action(&finding), policy.strict), (Action::Ignore, true));
+    }
 
     #[test]
     fn entry_names_code_and_action() {

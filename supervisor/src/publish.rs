@@ -17,6 +17,9 @@ use crate::memory::OutputRegion;
 use crate::naming::{IMAGE, REPAIRED, REPORT, TENSORS};
 
 mod in_place;
+mod sweep;
+
+pub use sweep::sweep;
 
 /// Longest report that is read back, in bytes.
 const MAX_REPORT_BYTES: u64 = 1 << 20;
@@ -66,6 +69,12 @@ impl Outputs {
             ArtifactKind::ThumbnailBefore => self.before.as_ref(),
             ArtifactKind::ThumbnailAfter => self.after.as_ref(),
         }
+    }
+
+    /// The folders into which files go.
+    #[must_use]
+    pub fn folders(&self) -> BTreeSet<&Path> {
+        self.files().chain(&self.report).filter_map(|path| path.parent()).collect()
     }
 
     fn files(&self) -> impl Iterator<Item = &PathBuf> {
@@ -229,7 +238,9 @@ fn write_report(outputs: &Outputs, report: &Report) -> Result<(), Failure> {
 /// A temporary file in the folder of `path`, with the permissions that any new file gets.
 fn beside(path: &Path) -> io::Result<NamedTempFile> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    tempfile::Builder::new().prefix(".refmill-").permissions(Permissions::from_mode(0o666)).tempfile_in(folder)
+    let mode = Permissions::from_mode(0o666);
+    let make = || tempfile::Builder::new().prefix(sweep::PREFIX).permissions(mode.clone()).tempfile_in(folder);
+    sweep::owned(make)
 }
 
 fn put(file: NamedTempFile, path: &Path) -> Result<(), Failure> {

@@ -244,7 +244,8 @@ fn colour(text: &str) -> Option<[u8; 3]> {
 }
 
 impl TextError {
-    fn new(file: &str, text: &str, span: &Range<usize>, message: String) -> Self {
+    /// An error about `span` of `text`, which is called `file`.
+    pub(crate) fn new(file: &str, text: &str, span: &Range<usize>, message: String) -> Self {
         let start = (0..=span.start.min(text.len())).rev().find(|&at| text.is_char_boundary(at)).unwrap_or(0);
         let before = text.get(..start).unwrap_or_default();
         let line_start = before.rfind('\n').map_or(0, |at| at.saturating_add(1));

@@ -9,6 +9,7 @@ use refmill::job::{ColourOptions, ImageWanted, Intent};
 use refmill::limits::Limits;
 
 use crate::args::{DeviceArg, IntentArg, RunArgs, SandboxArgs, SharedArgs};
+use crate::config::{ColourConfig, Config, ConfigError};
 use crate::devices::{self, Choice, DeviceError, GpuUuid, Wish};
 use crate::limits::{self, LimitError};
 use crate::policy::{self, PolicyError};
@@ -18,16 +19,27 @@ use crate::pool::worker::WorkerPlan;
 use crate::recipe::{self, LoadError};
 
 mod inspect;
-mod queue;
 mod repair;
+mod serve;
+mod submit;
 
 pub use inspect::InspectSettings;
-pub use queue::{ServeSettings, SubmitSettings};
 pub use repair::{Place, RepairSettings};
+pub use serve::{ServeSettings, Slots, notifier};
+pub use submit::{SubmitSettings, queue};
 
 /// Why the command line cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum SettingsError {
+    /// The configuration.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// One number of workers for several devices.
+    #[error("--workers is one number, the configuration has {slots} slots; say it there")]
+    Workers {
+        /// How many.
+        slots: usize,
+    },
     /// A bound.
     #[error(transparent)]
     Limit(#[from] LimitError),
@@ -103,7 +115,9 @@ impl RunSettings {
     /// # Errors
     /// [`SettingsError`]
     pub fn new(args: RunArgs) -> Result<Self, SettingsError> {
-        let destination = if args.out == Path::new("-") { Destination::Stdout } else { Destination::Folder(args.out) };
+        let config = Config::load(args.shared.config.as_deref())?;
+        let out = args.out.unwrap_or(config.output.folder);
+        let destination = if out == Path::new("-") { Destination::Stdout } else { Destination::Folder(out) };
         if destination == Destination::Stdout && args.no_tensors && args.no_image {
             return Err(SettingsError::NothingToWrite);
         }
@@ -111,12 +125,13 @@ impl RunSettings {
         // On standard output there is room for one of the two.
         let one_only = destination == Destination::Stdout && recipe.is_some();
         let image = if args.no_image || one_only { ImageWanted::No } else { ImageWanted::ConvertedPng };
-        let limits = limits::parse(&args.shared.limits)?;
-        let policy = policy::parse(args.shared.strict, &args.shared.policies)?;
-        let device = device(args.place.device, args.place.gpu.as_deref(), recipe.is_some())?;
+        let limits = limits::over(config.limits, &args.shared.limits)?;
+        let policy = policy::over(config.policy.policy(), args.shared.strict, &args.shared.policies)?;
+        let wish = args.place.device.unwrap_or(DeviceArg::Auto);
+        let device = device(wish, args.place.gpu.as_deref(), recipe.is_some())?;
         Ok(Self {
             inputs: args.inputs,
-            order: Order { policy, ..Order::new(image, recipe, colour(&args.shared), limits) },
+            order: Order { policy, ..Order::new(image, recipe, colour(&args.shared, config.colour), limits) },
             destination,
             force: args.force,
             plan: worker_plan(args.shared.worker, device, &limits, args.shared.confined)?,
@@ -138,14 +153,16 @@ fn device(wish: DeviceArg, gpu: Option<&str>, tensors: bool) -> Result<Choice, D
     devices::choose(wish, gpu, Path::new("/"))
 }
 
-fn colour(shared: &SharedArgs) -> ColourOptions {
+fn colour(shared: &SharedArgs, configured: ColourConfig) -> ColourOptions {
     let intent = match shared.intent {
-        IntentArg::Perceptual => Intent::Perceptual,
-        IntentArg::Relative => Intent::RelativeColorimetric,
-        IntentArg::Saturation => Intent::Saturation,
-        IntentArg::Absolute => Intent::AbsoluteColorimetric,
+        None => configured.intent,
+        Some(IntentArg::Perceptual) => Intent::Perceptual,
+        Some(IntentArg::Relative) => Intent::RelativeColorimetric,
+        Some(IntentArg::Saturation) => Intent::Saturation,
+        Some(IntentArg::Absolute) => Intent::AbsoluteColorimetric,
     };
-    ColourOptions { intent, black_point_compensation: !shared.no_bpc }
+    let black_point_compensation = configured.black_point_compensation && !shared.no_bpc;
+    ColourOptions { intent, black_point_compensation }
 }
 
 fn worker_plan(

@@ -13,15 +13,19 @@ pub struct SubmitArgs {
     /// Files, folders (with the folders in them; image extensions only) or globs; they must stay until they are done
     #[arg(required = true, value_name = "FILE")]
     pub inputs: Vec<PathBuf>,
-    /// The queue, made where it is not there
-    #[arg(long, default_value = "refmill.db", value_name = "FILE")]
-    pub queue: PathBuf,
+    /// The configuration, which the rest of the command line goes before
+    #[arg(long, value_name = "FILE.toml")]
+    pub config: Option<PathBuf>,
+    /// The queue, made where it is not there [default: refmill.db]
+    #[arg(long, value_name = "FILE")]
+    pub queue: Option<PathBuf>,
     /// Which tensors to derive: sdxl, sd15, flux, clip, or a TOML file, which is read now
     #[arg(long, default_value = "sdxl", value_name = "NAME|FILE.toml")]
     pub recipe: String,
     /// Folder for NAME-HASH.png, NAME-HASH.safetensors and NAME-HASH.report.json
-    #[arg(long, default_value = "out", value_name = "DIR")]
-    pub out: PathBuf,
+    /// [default: out]
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
     /// Write no repaired image
     #[arg(long)]
     pub no_image: bool,
@@ -57,9 +61,12 @@ pub struct JobsArgs {
     /// What to do.
     #[command(subcommand)]
     pub command: JobsCommand,
-    /// The queue
-    #[arg(long, global = true, default_value = "refmill.db", value_name = "FILE")]
-    pub queue: PathBuf,
+    /// The configuration that names the queue
+    #[arg(long, global = true, value_name = "FILE.toml")]
+    pub config: Option<PathBuf>,
+    /// The queue [default: refmill.db]
+    #[arg(long, global = true, value_name = "FILE")]
+    pub queue: Option<PathBuf>,
     /// Jobs as JSON, one a line
     #[arg(long, global = true)]
     pub json: bool,
@@ -105,42 +112,48 @@ pub enum JobsCommand {
 /// `refmill status`.
 #[derive(Debug, Args)]
 pub struct StatusArgs {
-    /// The queue
-    #[arg(long, default_value = "refmill.db", value_name = "FILE")]
-    pub queue: PathBuf,
+    /// The configuration that names the queue
+    #[arg(long, value_name = "FILE.toml")]
+    pub config: Option<PathBuf>,
+    /// The queue [default: refmill.db]
+    #[arg(long, value_name = "FILE")]
+    pub queue: Option<PathBuf>,
     /// As JSON
     #[arg(long)]
     pub json: bool,
 }
 
 /// `refmill serve`.
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 pub struct ServeArgs {
-    /// The queue, made where it is not there; one supervisor serves it
-    #[arg(long, default_value = "refmill.db", value_name = "FILE")]
-    pub queue: PathBuf,
+    /// The configuration, which the rest of the command line goes before; SIGHUP reads it again
+    #[arg(long, value_name = "FILE.toml")]
+    pub config: Option<PathBuf>,
+    /// The queue, made where it is not there; one supervisor serves it [default: refmill.db]
+    #[arg(long, value_name = "FILE")]
+    pub queue: Option<PathBuf>,
     /// Where the work is done.
     #[command(flatten)]
     pub place: PlaceArgs,
     /// End once no job is queued or leased; exit code 1 where one was buried
     #[arg(long)]
     pub drain: bool,
-    /// After SIGTERM or SIGINT, how long jobs in hand may take, in seconds, until they are given back
-    #[arg(long, default_value_t = 30, value_name = "S", value_parser = clap::value_parser!(u32).range(0..=86_400))]
-    pub grace: u32,
-    /// How long a lease lasts without a heartbeat, in seconds
-    #[arg(long, default_value_t = 30, value_name = "S", value_parser = clap::value_parser!(u32).range(1..=86_400))]
-    pub lease: u32,
+    /// After SIGTERM or SIGINT, how long jobs in hand may take, in seconds, until they are given back [default: 30]
+    #[arg(long, value_name = "S", value_parser = clap::value_parser!(u32).range(0..=86_400))]
+    pub grace: Option<u32>,
+    /// How long a lease lasts without a heartbeat, in seconds [default: 30]
+    #[arg(long, value_name = "S", value_parser = clap::value_parser!(u32).range(1..=86_400))]
+    pub lease: Option<u32>,
     /// The first pause before a job is tried again that failed by the device or by refmill, in milliseconds; each
-    /// further one is twice as long
-    #[arg(long, default_value_t = 1_000, value_name = "MS", value_parser = clap::value_parser!(u32).range(1..=300_000))]
-    pub backoff: u32,
-    /// Forget done and cancelled jobs after so many days; the same image can then be submitted again
-    #[arg(long, default_value_t = 7, value_name = "DAYS")]
-    pub keep_done: u16,
-    /// Forget dead jobs after so many days
-    #[arg(long, default_value_t = 30, value_name = "DAYS")]
-    pub keep_dead: u16,
+    /// further one is twice as long [default: 1000]
+    #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u32).range(1..=300_000))]
+    pub backoff: Option<u32>,
+    /// Forget done and cancelled jobs after so many days; the same image can then be submitted again [default: 7]
+    #[arg(long, value_name = "DAYS")]
+    pub keep_done: Option<u16>,
+    /// Forget dead jobs after so many days [default: 30]
+    #[arg(long, value_name = "DAYS")]
+    pub keep_dead: Option<u16>,
     /// How workers are confined.
     #[command(flatten)]
     pub confined: SandboxArgs,

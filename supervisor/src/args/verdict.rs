@@ -17,6 +17,9 @@ pub struct InspectArgs {
     /// Files, folders (with the folders in them; image extensions only), globs, or `-` for standard input
     #[arg(required = true, value_name = "FILE")]
     pub inputs: Vec<PathBuf>,
+    /// The configuration: `[policy]` and `[limits]` of it, where the command line says nothing
+    #[arg(long, value_name = "FILE.toml")]
+    pub config: Option<PathBuf>,
     /// One report a line, as JSON, in the order of the files
     #[arg(long)]
     pub json: bool,

@@ -18,7 +18,7 @@ use crate::settings::{InspectSettings, Voice};
 use crate::verdict;
 
 pub(super) fn inspect(args: InspectArgs) -> Result<ExitCode, CommandError> {
-    let stop = prepare()?;
+    let stop = prepare(None)?;
     let settings = InspectSettings::new(args)?;
     warn_unconfined(settings.plan.confinement.policy);
     let Expanded { inputs, notes } = intake::expand(&settings.inputs)?;

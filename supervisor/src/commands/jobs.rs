@@ -6,7 +6,8 @@ use serde_json::json;
 use super::{CommandError, print};
 use crate::args::{JobsArgs, JobsCommand, StatusArgs};
 use crate::queue::sqlite::Durability;
-use crate::queue::{Clock, Filter, Job, JobId, Queue, SqliteQueue, Standing, State, Tenant, tenant};
+use crate::queue::{Clock, Filter, Job, JobId, Queue, SqliteQueue, Standing, State};
+use crate::settings;
 use crate::table;
 use crate::verdict::shown;
 
@@ -14,7 +15,8 @@ use crate::verdict::shown;
 const PAGE: u32 = 1_000;
 
 pub(super) fn jobs(args: JobsArgs) -> Result<ExitCode, CommandError> {
-    let queue = SqliteQueue::open(&args.queue, Durability::Full, false)?;
+    let path = settings::queue(args.queue, args.config.as_deref())?;
+    let queue = SqliteQueue::open(&path, Durability::Full, false)?;
     let changed = |id: i64, change: Result<(), crate::queue::QueueError>| {
         change?;
         let job = queue.job(JobId(id))?;
@@ -32,8 +34,9 @@ pub(super) fn jobs(args: JobsArgs) -> Result<ExitCode, CommandError> {
     }
 }
 
-pub(super) fn status(args: &StatusArgs) -> Result<ExitCode, CommandError> {
-    let queue = SqliteQueue::open(&args.queue, Durability::Full, false)?;
+pub(super) fn status(args: StatusArgs) -> Result<ExitCode, CommandError> {
+    let path = settings::queue(args.queue, args.config.as_deref())?;
+    let queue = SqliteQueue::open(&path, Durability::Full, false)?;
     let (counts, tenants, now) = (queue.counts()?, queue.tenants()?, Clock::system().now_ms());
     let of = |state| counts.iter().find(|count| count.state == state);
     let jobs = |state| of(state).map_or(0, |count| count.jobs);
@@ -50,7 +53,7 @@ pub(super) fn status(args: &StatusArgs) -> Result<ExitCode, CommandError> {
         [state.as_str().to_owned(), jobs(state).to_string(), age]
     });
     let mut text = table::render(&rows, &[10, 12, 30]);
-    if tenants.len() > 1 || tenants.iter().any(|standing| standing.tenant != Tenant::open(tenant::DEFAULT)) {
+    if !tenants.iter().all(Standing::is_unset) {
         let rows: Vec<[String; 6]> = tenants.iter().map(standing).collect();
         text += "\n";
         text += &table::render(&rows, &[24, 12, 12, 26, 24, 40]);

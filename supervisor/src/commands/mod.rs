@@ -1,5 +1,6 @@
 //! The commands, and what a program that failed says and returns.
 
+mod config;
 mod explain;
 mod inspect;
 mod jobs;
@@ -18,6 +19,7 @@ use std::io::Write;
 use refmill::exit::ExitCode;
 
 use crate::args::{Args, Command};
+use crate::config::ConfigError;
 use crate::intake::IntakeError;
 use crate::pool::posture::SandboxPolicy;
 use crate::pool::worker::StartError;
@@ -34,6 +36,9 @@ pub enum CommandError {
     /// The command line cannot be used.
     #[error(transparent)]
     Settings(#[from] SettingsError),
+    /// The configuration cannot be used.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
     /// The inputs cannot be listed.
     #[error(transparent)]
     Intake(#[from] IntakeError),
@@ -79,7 +84,9 @@ impl CommandError {
     pub fn exit_code(&self) -> ExitCode {
         match self {
             Self::Settings(SettingsError::OwnPlace(_) | SettingsError::NoWorker { .. }) => ExitCode::Broken,
-            Self::Settings(_) | Self::Intake(_) | Self::Recipe(_) | Self::Usage { .. } => ExitCode::Usage,
+            Self::Settings(_) | Self::Config(_) | Self::Intake(_) | Self::Recipe(_) | Self::Usage { .. } => {
+                ExitCode::Usage
+            }
             Self::Queue(QueueError::Sql { .. } | QueueError::Stale { .. }) => ExitCode::Broken,
             Self::Queue(_) | Self::Lock(_) => ExitCode::Usage,
             Self::NoWorker(_) | Self::WorkersLost { .. } | Self::System { .. } => ExitCode::Broken,
@@ -98,7 +105,8 @@ pub fn dispatch(args: Args) -> ExitCode {
         Command::Submit(args) => submit::submit(args),
         Command::Serve(args) => serve::serve(args),
         Command::Jobs(args) => jobs::jobs(args),
-        Command::Status(args) => jobs::status(&args),
+        Command::Status(args) => jobs::status(args),
+        Command::Config(command) => config::config(&command),
         Command::Recipe(command) => recipe::recipe(&command),
         Command::Schema => schema::print_schema(),
         Command::Completions(args) => shell::completions(&args),

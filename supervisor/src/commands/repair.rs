@@ -20,7 +20,7 @@ use crate::publish::{Outputs, Target};
 use crate::settings::{Place, RepairSettings};
 
 pub(super) fn repair(args: RepairArgs) -> Result<ExitCode, CommandError> {
-    let stop = prepare()?;
+    let stop = prepare(None)?;
     let settings = RepairSettings::new(args)?;
     let Expanded { inputs, notes } = match (&settings.place, settings.files.as_slice()) {
         // One file is named: it is no glob, and no folder.

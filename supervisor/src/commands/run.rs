@@ -19,10 +19,10 @@ use crate::pool::{Order, Task};
 use crate::progress::{Progress, Tally};
 use crate::publish::{Outputs, Target};
 use crate::settings::{Destination, RunSettings};
-use crate::shutdown::Stop;
+use crate::shutdown::{Bell, Stop};
 
 pub(super) fn run(args: RunArgs) -> Result<ExitCode, CommandError> {
-    let stop = prepare()?;
+    let stop = prepare(None)?;
     let settings = RunSettings::new(args)?;
     let Expanded { inputs, notes } = intake::expand(&settings.inputs)?;
     let stdout = settings.destination == Destination::Stdout;
@@ -43,9 +43,9 @@ pub(super) fn run(args: RunArgs) -> Result<ExitCode, CommandError> {
 }
 
 /// What must be done before any thread is started or any other descriptor opened.
-pub(super) fn prepare() -> Result<Stop, CommandError> {
+pub(super) fn prepare(hangup: Option<Bell>) -> Result<Stop, CommandError> {
     reserve_socket_fd().map_err(|source| CommandError::System { what: "reserve a descriptor", source })?;
-    Stop::on_signals().map_err(|source| CommandError::System { what: "listen for signals", source })
+    Stop::on_signals(hangup).map_err(|source| CommandError::System { what: "listen for signals", source })
 }
 
 fn task(index: usize, input: &Input, outputs: Outputs) -> Task {

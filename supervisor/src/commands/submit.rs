@@ -12,7 +12,7 @@ use crate::intake::{self, Expanded, Origin};
 use crate::progress::Tally;
 use crate::queue::spec::{self, Original};
 use crate::queue::sqlite::Durability;
-use crate::queue::{Enqueued, JobId, Queue, QueueError, SqliteQueue, State};
+use crate::queue::{Enqueued, JobId, Queue, QueueError, SqliteQueue, Standing, State};
 use crate::settings::SubmitSettings;
 use crate::shutdown::Stop;
 use crate::verdict::shown;
@@ -38,6 +38,10 @@ pub(super) fn submit(args: SubmitArgs) -> Result<ExitCode, CommandError> {
     // Where standard error is closed there is nobody to tell; so below.
     notes.iter().for_each(|note| drop(writeln!(io::stderr().lock(), "{}", shown(note))));
     let queue = SqliteQueue::open(&settings.queue, Durability::Full, true)?;
+    if queue.tenants()?.iter().all(Standing::is_unset) {
+        // Nobody has served it with tenants yet.
+        queue.set_tenants(&settings.tenants)?;
+    }
     let (mut tally, mut full) = (Tally::default(), false);
     for input in &inputs {
         let answer = match one(&settings, &queue, &input.origin, &stop) {

@@ -319,7 +319,8 @@ pub trait Queue: Sync {
     /// [`QueueError::Sql`]
     fn probe(&self) -> Result<(), QueueError>;
 
-    /// Forgets jobs that were over for long enough. Returns how many; their keys are free again.
+    /// Forgets jobs that were over for long enough, some ten thousand at a time. Returns how many; their keys are free
+    /// again.
     ///
     /// # Errors
     /// [`QueueError::Sql`]

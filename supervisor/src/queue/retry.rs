@@ -1,10 +1,11 @@
 //! What becomes of a job that was not done: tried again after a pause, or buried with the reason. Pure.
 
 use refmill::failure::{Blame, Code, Failure};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// When a job is tried again, and when no more.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct RetryPolicy {
     /// Failures of the device or of refmill itself after which a job is buried.
     pub max_failures: u32,

@@ -120,14 +120,19 @@ impl<'a> QueueSource<'a> {
     }
 
     /// Extends every lease that is held.
-    pub fn heartbeat(&self) {
+    ///
+    /// # Errors
+    /// The last [`QueueError::Sql`]; the other leases were tried as well.
+    pub fn heartbeat(&self) -> Result<(), QueueError> {
         let leases: Vec<Lease> = self.held().values().map(|held| held.lease).collect();
+        let mut all = Ok(());
         for lease in leases {
             // A lease that is lost is noticed, and told, before its job is published.
             if let Err(error @ QueueError::Sql { .. }) = self.queue.extend(lease, self.terms.lease_ms) {
-                (self.say)(&error.to_string());
+                all = Err(error);
             }
         }
+        all
     }
 
     /// Gives every lease back that is still held.

@@ -11,6 +11,8 @@ use std::time::Duration;
 
 use rusqlite::{Connection, OpenFlags, Transaction, TransactionBehavior, named_params};
 
+use serde::{Deserialize, Serialize};
+
 use super::{
     Claimed, Clock, Count, Enqueued, Fault, Filter, Job, JobId, Lease, NewJob, Next, Queue, QueueError, Retention,
     RetryPolicy, Standing, State, Tally, Tenant,
@@ -25,8 +27,12 @@ const STATEMENTS: usize = 64;
 /// disk for good.
 const LOG_BYTES: i64 = 64 << 20;
 
+/// How many jobs are forgotten at a time, and up to a thousand more.
+pub const PRUNED: usize = 20_000;
+
 /// How much a commit survives.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Durability {
     /// A power cut. For those who tell a user that a job was accepted.
     Full,
@@ -273,9 +279,11 @@ impl Queue for SqliteQueue {
         let Retention { done_ms, dead_ms } = retention;
         let mut gone = 0;
         for (state, kept) in [(State::Done, done_ms), (State::Cancelled, done_ms), (State::Dead, dead_ms)] {
-            while let some @ 1.. = self.write("forget old jobs", |transaction, now| {
-                Ok(sql::prune(transaction, state, now.saturating_sub(kept))?)
-            })? {
+            while gone < PRUNED
+                && let some @ 1.. = self.write("forget old jobs", |transaction, now| {
+                    Ok(sql::prune(transaction, state, now.saturating_sub(kept))?)
+                })?
+            {
                 gone += some;
             }
         }

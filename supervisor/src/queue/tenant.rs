@@ -131,6 +131,12 @@ impl Refusal {
 }
 
 impl Standing {
+    /// Whether it is what a queue begins with: the tenant of whoever names none, without caps.
+    #[must_use]
+    pub fn is_unset(&self) -> bool {
+        self.tenant == Tenant::open(DEFAULT)
+    }
+
     /// Whether a further job is taken that may need so much device memory.
     ///
     /// # Errors

@@ -6,6 +6,7 @@ use refmill::job::{ColourOptions, Depth, ImageWanted};
 
 use super::{SettingsError, Voice, worker_plan};
 use crate::args::InspectArgs;
+use crate::config::Config;
 use crate::devices::Choice;
 use crate::pool::Order;
 use crate::pool::worker::WorkerPlan;
@@ -42,8 +43,9 @@ impl InspectSettings {
     /// # Errors
     /// [`SettingsError`]
     pub fn new(args: InspectArgs) -> Result<Self, SettingsError> {
-        let mut limits = limits::parse(&args.limits)?;
-        let policy = policy::parse(args.strict, &args.policies)?;
+        let config = Config::load(args.config.as_deref())?;
+        let mut limits = limits::over(config.limits, &args.limits)?;
+        let policy = policy::over(config.policy.policy(), args.strict, &args.policies)?;
         let (depth, image, output_bytes) = match args.contact_sheet {
             Some(_) => (Depth::Full, ImageWanted::Thumbnails, THUMBNAILS),
             None => (Depth::Inspect, ImageWanted::No, NO_OUTPUT),

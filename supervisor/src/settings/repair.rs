@@ -7,6 +7,7 @@ use refmill::job::{ImageWanted, Strip};
 
 use super::{SettingsError, Voice, colour, worker_plan};
 use crate::args::{RepairArgs, StripArg};
+use crate::config::Config;
 use crate::devices::Choice;
 use crate::pool::Order;
 use crate::pool::worker::WorkerPlan;
@@ -56,9 +57,10 @@ impl RepairSettings {
     /// # Errors
     /// [`SettingsError`]
     pub fn new(args: RepairArgs) -> Result<Self, SettingsError> {
-        let limits = limits::parse(&args.shared.limits)?;
-        let policy = policy::parse(args.shared.strict, &args.shared.policies)?;
-        let colour = colour(&args.shared);
+        let config = Config::load(args.shared.config.as_deref())?;
+        let limits = limits::over(config.limits, &args.shared.limits)?;
+        let policy = policy::over(config.policy.policy(), args.shared.strict, &args.shared.policies)?;
+        let colour = colour(&args.shared, config.colour);
         let strip = match args.strip {
             None => Strip::Nothing,
             Some(StripArg::Gps) => Strip::Gps,

@@ -6,8 +6,10 @@
     reason = "a helper that fails is a test that fails"
 )]
 
+mod reload;
 #[path = "../served/mod.rs"]
 mod served;
+mod service;
 mod tenants;
 
 use std::fs;

@@ -41,10 +41,15 @@ impl Place {
     }
 
     /// Starts a server that says what it says into a file.
+    #[allow(dead_code, reason = "not every suite starts servers that way")]
     pub fn serve(&self, arguments: &[&str]) -> Child {
+        self.serve_only(&[&["--device", "cpu", "--workers", "2", "--backoff", "10"], arguments].concat())
+    }
+
+    /// The same, with nothing said about devices.
+    pub fn serve_only(&self, arguments: &[&str]) -> Child {
         let log = fs::File::options().create(true).append(true).open(self.path("log")).unwrap();
-        let line = ["serve", "--device", "cpu", "--workers", "2", "--backoff", "10"];
-        self.command(&[&line, arguments].concat()).stderr(log).spawn().unwrap()
+        self.command(&[&["serve"], arguments].concat()).stderr(log).spawn().unwrap()
     }
 
     pub fn queue(&self) -> SqliteQueue {
@@ -52,11 +57,19 @@ impl Place {
     }
 
     pub fn jobs(&self) -> Vec<Job> {
-        self.queue().list(&Filter::default(), JobId(0), 1_000).unwrap()
+        self.queue().list(&Filter::default(), JobId(0), 100_000).unwrap()
     }
 
     pub fn log(&self) -> String {
         fs::read_to_string(self.path("log")).unwrap_or_default()
+    }
+
+    /// Names of what was left half written in the output folder.
+    #[allow(dead_code, reason = "not every suite that has a place looks for it")]
+    pub fn half_written(&self) -> Vec<String> {
+        let entries = fs::read_dir(self.path("out")).into_iter().flatten();
+        let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        names.filter(|name| name.starts_with(".refmill-")).collect()
     }
 
     /// Names in the output folder, sorted, without the hash and without what was left half written.

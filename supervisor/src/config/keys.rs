@@ -1,0 +1,278 @@
+//! Every key of the configuration: what it takes, what it means, and whether a running server takes a new value.
+
+use super::Config;
+use crate::queue::tenant::{MAX_NAME, MAX_WEIGHT};
+
+/// One key.
+#[derive(Debug, Clone, Copy)]
+pub struct Key {
+    /// Where it stands: its tables and its name, with dots. Of an array of tables the name alone, `*` for any name.
+    pub path: &'static str,
+    /// What it takes.
+    pub takes: Takes,
+    /// What stands in the example where the default is that nothing is said.
+    pub example: Option<&'static str>,
+    /// What it means.
+    pub about: &'static str,
+    /// Whether SIGHUP brings a new value into force.
+    pub live: bool,
+}
+
+/// What a key takes.
+#[derive(Debug, Clone, Copy)]
+pub enum Takes {
+    /// A whole number of this range.
+    Number(u64, u64),
+    /// `true` or `false`.
+    Switch,
+    /// A text that is not empty: what it is.
+    Text(&'static str),
+    /// One of these texts.
+    OneOf(&'static [&'static str]),
+}
+
+/// A table of the configuration.
+#[derive(Debug, Clone, Copy)]
+pub struct Section {
+    /// Its name.
+    pub name: &'static str,
+    /// Whether there can be several.
+    pub several: bool,
+    /// What it is about.
+    pub about: &'static str,
+}
+
+const DAY_MS: u64 = 86_400_000;
+const BYTES: u64 = 1 << 40;
+const NARROW: u64 = u32::MAX as u64;
+
+const fn fixed(path: &'static str, takes: Takes, about: &'static str) -> Key {
+    Key { path, takes, example: None, about, live: false }
+}
+
+const fn live(path: &'static str, takes: Takes, about: &'static str) -> Key {
+    Key { path, takes, example: None, about, live: true }
+}
+
+const fn with(key: Key, example: &'static str) -> Key {
+    Key { example: Some(example), ..key }
+}
+
+/// The tables, in the order in which people read them.
+pub const SECTIONS: &[Section] = &[
+    Section { name: "queue", several: false, about: "The queue, and how it is served." },
+    Section { name: "output", several: false, about: "Where artifacts go; read by `submit` and `run`." },
+    Section {
+        name: "slot",
+        several: true,
+        about: "A device and its workers. Without any, `auto`: a GPU where one is listed, else the CPU.",
+    },
+    Section {
+        name: "tenant",
+        several: true,
+        about: "Who shares the queue. Without any, the one tenant `default`, without caps.",
+    },
+    Section {
+        name: "policy",
+        several: false,
+        about: "What is done about findings. `run`, `repair` and `inspect` go by it, and `serve` for every job whose \
+                submission says nothing about a finding.",
+    },
+    Section { name: "policy.findings", several: false, about: "Actions by code; `refmill explain` lists the codes." },
+    Section { name: "colour", several: false, about: "How colours are converted to sRGB; read by all but `serve`." },
+    Section {
+        name: "limits",
+        several: false,
+        about: "The bounds of one image where the command line gives none. A submission takes them along; `serve` \
+                itself reads output_bytes, which no job can have more of.",
+    },
+    Section { name: "sandbox", several: false, about: "How the workers of `serve` are confined." },
+    Section { name: "retry", several: false, about: "When a job is tried again, and when no more." },
+    Section { name: "retention", several: false, about: "How long jobs are kept that are over." },
+];
+
+/// The keys, in the order of [`SECTIONS`].
+pub const KEYS: &[Key] = &[
+    fixed("queue.path", Takes::Text("a path"), "The file. As all paths here, from the working folder on."),
+    fixed(
+        "queue.durability",
+        Takes::OneOf(&["process", "full"]),
+        "What the server's commits survive: `process` any end of a process, and a power cut may have some jobs \
+         delivered again; `full` a power cut. `submit` is always `full`.",
+    ),
+    fixed("queue.lease_s", Takes::Number(1, 86_400), "How long a lease lasts without a heartbeat, in seconds."),
+    live(
+        "queue.grace_s",
+        Takes::Number(0, 86_400),
+        "How long jobs in hand may take once the server is asked to end, in seconds, until they are given back.",
+    ),
+    fixed("output.folder", Takes::Text("a path"), "The folder."),
+    with(
+        fixed(
+            "slot.device",
+            Takes::Text("`auto`, `cpu`, `cuda` or a UUID (GPU-... or MIG-...)"),
+            "The CPU, a GPU or MIG instance as `nvidia-smi -L` lists it, or `cuda`: the first GPU that is listed.",
+        ),
+        "\"cpu\"",
+    ),
+    with(
+        fixed(
+            "slot.workers",
+            Takes::Number(1, 256),
+            "Workers on it. Where it is not said: one a core on the CPU, one on a GPU.",
+        ),
+        "4",
+    ),
+    with(live("tenant.name", Takes::Text("1 to 64 of a-z, 0-9, `_`, `-`"), "As in `submit --tenant`."), "\"studio\""),
+    with(
+        live(
+            "tenant.class",
+            Takes::OneOf(&["guaranteed", "burstable"]),
+            "Guaranteed tenants go before burstable ones, by at most 8 jobs. Where it is not said: burstable.",
+        ),
+        "\"guaranteed\"",
+    ),
+    with(
+        live(
+            "tenant.weight",
+            Takes::Number(1, MAX_WEIGHT as u64),
+            "Its share of the claims beside the other weights. Where it is not said: 1.",
+        ),
+        "4",
+    ),
+    with(
+        live(
+            "tenant.max_concurrency",
+            Takes::Number(1, 100_000),
+            "Most jobs in hand at once. Where it is not said: 48 for a guaranteed tenant, 6 for a burstable one.",
+        ),
+        "48",
+    ),
+    with(
+        live(
+            "tenant.gpu_memory_mib",
+            Takes::Number(1, BYTES >> 20),
+            "Most device memory of the jobs in hand together, in MiB, each by the bound of its own limits and recipe. \
+             Where it is not said: 12288 for a guaranteed tenant, 4096 for a burstable one. Holds where a slot is on a \
+             GPU.",
+        ),
+        "12288",
+    ),
+    with(
+        live(
+            "tenant.max_queued",
+            Takes::Number(1, 1_000_000_000),
+            "Most jobs that wait; `submit` refuses one more with `queue_full`. Where it is not said: 100000.",
+        ),
+        "100000",
+    ),
+    live("policy.strict", Takes::Switch, "Reject every image with a defect that `policy.findings` does not name."),
+    with(
+        live("policy.findings.*", Takes::OneOf(&["repair", "reject", "ignore"]), "What is done about this finding."),
+        "icc_corrupt = \"reject\"",
+    ),
+    fixed(
+        "colour.intent",
+        Takes::OneOf(&["perceptual", "relative_colorimetric", "saturation", "absolute_colorimetric"]),
+        "The ICC rendering intent.",
+    ),
+    fixed("colour.black_point_compensation", Takes::Switch, "Black point compensation (ISO 18619)."),
+    fixed("limits.input_bytes", Takes::Number(1, BYTES), "Encoded input, in bytes."),
+    fixed("limits.width", Takes::Number(1, NARROW), "Width as stored, in pixels."),
+    fixed("limits.height", Takes::Number(1, NARROW), "Height as stored, in pixels."),
+    fixed("limits.pixels", Takes::Number(1, BYTES), "Width times height, in pixels."),
+    fixed("limits.frames", Takes::Number(1, NARROW), "Frames or pages in the file."),
+    fixed("limits.metadata_bytes", Takes::Number(1, BYTES), "One metadata block once inflated, in bytes."),
+    fixed("limits.output_bytes", Takes::Number(1, BYTES), "Picture and tensors together, in bytes."),
+    fixed("limits.wall_ms", Takes::Number(1, DAY_MS), "Time in the worker, in milliseconds."),
+    with(
+        fixed(
+            "sandbox.policy",
+            Takes::OneOf(&["strict", "standard"]),
+            "How far workers must be confined, or none is started. Where it is not said: standard.",
+        ),
+        "\"strict\"",
+    ),
+    with(
+        fixed(
+            "sandbox.worker_memory_mib",
+            Takes::Number(64, 16_777_216),
+            "Most host memory that one worker may use, in MiB. Where it is not said: what the limits allow it to need.",
+        ),
+        "4096",
+    ),
+    live(
+        "retry.max_failures",
+        Takes::Number(1, 1_000_000),
+        "Failures of the device or of refmill until a job is buried.",
+    ),
+    live(
+        "retry.max_crashes",
+        Takes::Number(1, 1_000_000),
+        "Workers that crashed under a job until it counts as poison.",
+    ),
+    live(
+        "retry.max_losses",
+        Takes::Number(1, 1_000_000),
+        "Holders that vanished with a job until it counts as poison.",
+    ),
+    live(
+        "retry.base_ms",
+        Takes::Number(1, DAY_MS),
+        "The first pause, in milliseconds; each further one is twice as long.",
+    ),
+    live("retry.most_ms", Takes::Number(1, DAY_MS), "The longest pause, in milliseconds."),
+    live(
+        "retention.done_days",
+        Takes::Number(0, 65_535),
+        "Done and cancelled jobs, in days; then the same image can be submitted again.",
+    ),
+    live("retention.dead_days", Takes::Number(0, 65_535), "Dead jobs, in days."),
+];
+
+const _: () = assert!(MAX_NAME == 64, "tenant.name tells its length");
+
+impl Takes {
+    /// What it takes, in words.
+    #[must_use]
+    pub fn shown(&self) -> String {
+        match self {
+            Self::Number(least, most) => format!("a whole number from {least} to {most}"),
+            Self::Switch => "true or false".into(),
+            Self::Text(what) => (*what).into(),
+            Self::OneOf(words) => words.join(", "),
+        }
+    }
+}
+
+impl Key {
+    /// The table that it stands in.
+    #[must_use]
+    pub fn section(&self) -> &'static str {
+        self.path.rsplit_once('.').map_or("", |(section, _)| section)
+    }
+
+    /// Its name in that table.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        self.path.rsplit_once('.').map_or(self.path, |(_, name)| name)
+    }
+
+    /// Its default, where it has one, as TOML.
+    #[must_use]
+    pub fn default(&self) -> Option<String> {
+        let defaults = toml::Value::try_from(Config::default()).ok()?;
+        let mut value = &defaults;
+        for name in self.path.split('.') {
+            value = value.get(name)?;
+        }
+        (!value.is_table() && !value.is_array()).then(|| value.to_string())
+    }
+}
+
+/// The key at this place, if there is one; places of arrays without their numbers.
+#[must_use]
+pub fn find(path: &str) -> Option<&'static Key> {
+    let any = path.rsplit_once('.').map(|(section, _)| format!("{section}.*"));
+    KEYS.iter().find(|key| key.path == path || Some(key.path) == any.as_deref())
+}

@@ -63,6 +63,8 @@ pub enum Code {
     Device,
     /// The worker process ended while it held the job.
     WorkerCrashed,
+    /// The worker process stood still while it held the job.
+    WorkerHung,
     /// The worker broke the protocol of [`crate::wire`].
     WorkerProtocol,
     /// Anything else that is refmill's own fault.
@@ -81,7 +83,9 @@ impl Code {
             Self::Unsupported => Blame::Unsupported,
             Self::OverLimit | Self::TenantUnknown | Self::QueueFull | Self::OverQuota => Blame::Limits,
             Self::Device => Blame::Device,
-            Self::Unwritable | Self::WorkerCrashed | Self::WorkerProtocol | Self::Internal => Blame::Internal,
+            Self::Unwritable | Self::WorkerCrashed | Self::WorkerHung | Self::WorkerProtocol | Self::Internal => {
+                Blame::Internal
+            }
         }
     }
 
@@ -105,6 +109,7 @@ impl Code {
             Self::Unwritable => "unwritable",
             Self::Device => "device",
             Self::WorkerCrashed => "worker_crashed",
+            Self::WorkerHung => "worker_hung",
             Self::WorkerProtocol => "worker_protocol",
             Self::Internal => "internal",
         }
@@ -112,7 +117,7 @@ impl Code {
 }
 
 /// The stages of one job, in their order.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Stage {
     /// The supervisor reads the input.
@@ -137,6 +142,41 @@ pub enum Stage {
     Report,
     /// The supervisor publishes the artifacts.
     Publish,
+}
+
+impl Stage {
+    /// Every stage, in order.
+    pub const ALL: [Self; 11] = [
+        Self::Intake,
+        Self::Open,
+        Self::Inspect,
+        Self::Repair,
+        Self::Decode,
+        Self::Colour,
+        Self::Encode,
+        Self::Upload,
+        Self::Tensors,
+        Self::Report,
+        Self::Publish,
+    ];
+
+    /// The stage as it stands in reports.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Intake => "intake",
+            Self::Open => "open",
+            Self::Inspect => "inspect",
+            Self::Repair => "repair",
+            Self::Decode => "decode",
+            Self::Colour => "colour",
+            Self::Encode => "encode",
+            Self::Upload => "upload",
+            Self::Tensors => "tensors",
+            Self::Report => "report",
+            Self::Publish => "publish",
+        }
+    }
 }
 
 /// A precise error: what was tried, the value, the limit, and a machine-readable code.
@@ -202,6 +242,8 @@ mod tests {
     fn code_text_matches_its_serialised_form() {
         let code = Code::NotAnImage;
         assert_eq!(serde_json::to_string(&code).unwrap(), format!("\"{}\"", code.as_str()));
+        let text = |stage: Stage| format!("\"{}\"", stage.as_str());
+        assert!(Stage::ALL.iter().all(|&stage| serde_json::to_string(&stage).unwrap() == text(stage)));
     }
 
     #[test]

@@ -8,6 +8,7 @@
 //! | [`finding`] | what was wrong or remarkable, by stable code, and what was done about it |
 //! | [`policy`] | what is done about a finding: repair, reject or ignore |
 //! | [`report`] | what is answered: outcome, verdict, artifacts, times |
+//! | [`beat`] | a worker's sign of life, and what it counted |
 //! | [`failure`] | why a job ended without artifacts, and who is to blame |
 //! | [`posture`] | what confines a worker, and what it tried in vain |
 //! | [`wire`] | how requests and events cross the process boundary, bounded both ways |
@@ -16,6 +17,7 @@
 //! This crate touches no file, no socket, no clock and no device.
 #![forbid(unsafe_code)]
 
+pub mod beat;
 pub mod exit;
 pub mod failure;
 pub mod finding;

@@ -17,12 +17,13 @@
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use crate::beat::{Beat, Counters};
 use crate::job::Job;
 use crate::posture::Posture;
 use crate::report::{Device, Report};
 
 /// Version of the protocol; both sides must have the same.
-pub const WIRE_VERSION: u16 = 1;
+pub const WIRE_VERSION: u16 = 2;
 /// Longest frame from a worker, header included, in bytes.
 pub const MAX_FRAME_BYTES: usize = 64 << 10;
 /// Longest name of the worker's ipc-channel server, in bytes; a Unix socket path.
@@ -70,7 +71,11 @@ pub enum Event {
         id: u64,
         /// Its report; artifacts lie in the output region.
         report: Box<Report>,
+        /// What the worker counted, this job included.
+        counters: Counters,
     },
+    /// The worker lives.
+    Beat(Beat),
     /// The worker cannot go on and ends with this reason.
     Fatal {
         /// The reason, for the log.
@@ -175,7 +180,8 @@ mod tests {
 
     #[test]
     fn event_survives_the_wire() {
-        let event = Event::Done { id: 7, report: Box::new(Report::new(Source::default())) };
+        let report = Box::new(Report::new(Source::default()));
+        let event = Event::Done { id: 7, report, counters: Counters::default() };
         assert_eq!(decode(&encode(&event).unwrap()), Ok(event));
     }
 

@@ -33,7 +33,14 @@ fn every_file_of_the_corpus_ends_with_a_report_and_no_failure_of_refmill() {
     let reports = ended.reports();
     let named: BTreeSet<&str> = reports.iter().map(|report| report.source.name.as_str()).collect();
     assert_eq!((inputs.len(), reports.len(), named.len()), (FILES, FILES, FILES));
-    let own = [Code::WorkerCrashed, Code::WorkerProtocol, Code::Internal, Code::Unwritable, Code::Unreadable];
+    let own = [
+        Code::WorkerCrashed,
+        Code::WorkerHung,
+        Code::WorkerProtocol,
+        Code::Internal,
+        Code::Unwritable,
+        Code::Unreadable,
+    ];
     let blamed: Vec<String> = reports
         .iter()
         .filter_map(|report| Some((report, report.error.as_ref()?)))

@@ -11,6 +11,7 @@ use std::time::Duration;
 use ipc_channel::ipc::{IpcOneShotServer, IpcReceiver};
 use nix::sys::signal::{Signal, raise};
 use nix::sys::socket::{MsgFlags, recv, send};
+use refmill::beat::Counters;
 use refmill::failure::{Code, Failure};
 use refmill::job::Job;
 use refmill::posture::{Posture, Probe};
@@ -69,7 +70,8 @@ fn act(job: &Job) {
         }),
         _ => {}
     }
-    say(&Event::Done { id, report: Box::new(report) });
+    let counters = Counters { jobs: job.id, ..Counters::default() };
+    say(&Event::Done { id, report: Box::new(report), counters });
 }
 
 /// Crashes the first time that it sees these bytes.

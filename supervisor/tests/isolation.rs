@@ -14,6 +14,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use refmill_supervisor::devices::Choice;
+use refmill_supervisor::pool::Deadlines;
 use refmill_supervisor::pool::cgroup;
 use refmill_supervisor::pool::confinement::Confinement;
 use refmill_supervisor::pool::mailbox::Mailbox;
@@ -71,7 +72,7 @@ fn plan(program: &str, policy: SandboxPolicy) -> WorkerPlan {
 }
 
 fn started(program: &str, policy: SandboxPolicy) -> Result<Worker, StartError> {
-    Worker::start(&plan(program, policy), &Stop::new().unwrap())
+    Worker::start(&plan(program, policy), &Deadlines::default(), &Stop::new().unwrap())
 }
 
 #[test]

@@ -8,6 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg};
+use refmill::beat::Counters;
 use refmill::report::{Report, Source};
 use refmill::wire::{self, Event, MAX_FRAME_BYTES, WireError};
 use refmill_supervisor::pool::mailbox::{Mailbox, MailboxError};
@@ -150,7 +151,7 @@ fn trailing_bytes_are_refused() {
 #[test]
 fn every_truncation_of_a_report_is_refused() {
     let report = Box::new(Report::new(Source::default()));
-    let packet = wire::encode(&Event::Done { id: 1, report }).unwrap();
+    let packet = wire::encode(&Event::Done { id: 1, report, counters: Counters::default() }).unwrap();
     let refused = (1..packet.len()).filter(|&len| receive(&packet[..len]).is_err()).count();
     assert_eq!(refused, packet.len() - 1);
 }

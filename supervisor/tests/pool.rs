@@ -6,18 +6,19 @@
     reason = "a helper that fails is a test that fails"
 )]
 
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use refmill::failure::{Code, Failure};
 use refmill::job::{ColourOptions, ImageWanted};
 use refmill::limits::Limits;
 use refmill::report::{Outcome, Report};
-use refmill_supervisor::devices::Choice;
+use refmill_supervisor::devices::{Choice, GpuUuid};
 use refmill_supervisor::intake::Origin;
 use refmill_supervisor::pool::confinement::Confinement;
 use refmill_supervisor::pool::posture::SandboxPolicy;
 use refmill_supervisor::pool::worker::WorkerPlan;
-use refmill_supervisor::pool::{self, Ended, News, Order, Task};
+use refmill_supervisor::pool::{self, Deadlines, Ended, News, Order, Rules, SlotSpec, Task};
 use refmill_supervisor::publish::Outputs;
 use refmill_supervisor::shutdown::Stop;
 
@@ -32,33 +33,34 @@ fn fake_worker() -> PathBuf {
 struct Run {
     reports: Vec<Report>,
     ended: Ended,
+    news: Vec<String>,
 }
 
 /// Runs one task for each extension, on `slots` workers, and gives the reports in the order of the tasks.
 fn run(extensions: &[&str], slots: usize, stop: &Stop) -> Run {
+    run_on(&SlotSpec::several(&plan(fake_worker()), slots), &Rules::default(), extensions, 100, stop)
+}
+
+fn plan(program: PathBuf) -> WorkerPlan {
+    // The stand-in closes nothing, since it has to misbehave.
+    let confinement = Confinement { policy: SandboxPolicy::Off, memory_bytes: 1 << 30 };
+    let device = Choice::cpu("asked for");
+    WorkerPlan { program, library_path: None, nvjpeg: None, device, output_bytes: 1 << 20, confinement }
+}
+
+fn run_on(slots: &[SlotSpec], rules: &Rules, extensions: &[&str], wall_ms: u64, stop: &Stop) -> Run {
     let folder = tempfile::tempdir().unwrap();
     let tasks: Vec<Task> =
         (0..).zip(extensions).map(|(index, extension)| task(folder.path(), index, extension)).collect();
-    let device = Choice::cpu("asked for");
-    // The stand-in closes nothing, since it has to misbehave.
-    let confinement = Confinement { policy: SandboxPolicy::Off, memory_bytes: 1 << 30 };
-    let plan = WorkerPlan {
-        program: fake_worker(),
-        library_path: None,
-        nvjpeg: None,
-        device,
-        output_bytes: 1 << 20,
-        confinement,
-    };
-    let limits = Limits { wall_ms: 100, ..Limits::default() };
+    let limits = Limits { wall_ms, ..Limits::default() };
     let order = Order::new(ImageWanted::No, None, ColourOptions::default(), limits);
-    let mut reports: Vec<Option<Report>> = vec![None; tasks.len()];
-    let ended = pool::run(&plan, slots, &order, &tasks, stop, &mut |news| {
-        if let News::Finished(finished) = news {
-            reports[finished.index] = Some(finished.report);
-        }
+    let (mut reports, mut news_of): (Vec<Option<Report>>, Vec<String>) = (vec![None; tasks.len()], Vec::new());
+    let ended = pool::run_list(slots, rules, &order, &tasks, stop, &mut |news| match news {
+        News::Finished(finished) => reports[finished.index] = Some(finished.report),
+        News::Ready(device, _) => news_of.push(format!("ready: {}", device.kind)),
+        News::SlotLost(reason) => news_of.push(format!("lost: {reason}")),
     });
-    Run { reports: reports.into_iter().flatten().collect(), ended }
+    Run { reports: reports.into_iter().flatten().collect(), ended, news: news_of }
 }
 
 fn task(folder: &Path, index: usize, extension: &str) -> Task {
@@ -86,6 +88,21 @@ fn answer_is_the_workers_with_the_supervisors_own_source_and_device() {
     assert_eq!(report.source.bytes, report.source.name.len() as u64);
     assert_eq!(report.source.blake3, blake3::hash(report.source.name.as_bytes()).to_hex().to_string());
     assert_eq!(report.device.unwrap().reason, "asked for");
+}
+
+#[test]
+fn worker_that_is_killed_before_it_is_ready_is_started_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let (program, mark) = (folder.path().join("worker"), folder.path().join("mark"));
+    let (mark, fake) = (mark.display().to_string(), fake_worker().display().to_string());
+    let script = format!("#!/bin/sh\n[ -e '{mark}' ] || {{ : > '{mark}'; kill -9 $$; }}\nexec '{fake}' \"$@\"\n");
+    std::fs::write(&program, script).unwrap();
+    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let slots = SlotSpec::several(&plan(program), 1);
+    let run = run_on(&slots, &Rules::default(), &["ok"], 1_000, &Stop::new().unwrap());
+    assert!(std::path::Path::new(&mark).exists());
+    assert!(run.ended.broken.is_none(), "{:?}", run.ended);
+    assert_eq!(run.reports[0].outcome, Outcome::Ok);
 }
 
 #[test]
@@ -175,4 +192,49 @@ fn stop_ends_a_job_that_hangs() {
     let run = run(&["hang", "ok"], 1, &stop);
     asker.join().unwrap();
     assert_eq!(run.ended.undone, 2);
+}
+
+#[test]
+fn worker_that_gives_no_sign_of_life_is_replaced_and_its_job_tried_again() {
+    // The stand-in sends no beats at all.
+    let deadlines = Deadlines { beat_ms: 20, missed_beats: 10, ..Deadlines::default() };
+    let rules = Rules { deadlines, ..Rules::default() };
+    let slots = SlotSpec::several(&plan(fake_worker()), 1);
+    let run = run_on(&slots, &rules, &["hang", "ok"], 60_000, &Stop::new().unwrap());
+    let failure = run.reports[0].error.as_ref().unwrap();
+    assert_eq!(failure.code, Code::WorkerHung);
+    assert!(failure.message.starts_with("worker gave no sign of life for "), "{failure}");
+    assert!(failure.message.ends_with(" ms, 2 times in a row"), "{failure}");
+    assert_eq!(run.reports[1].outcome, Outcome::Ok);
+}
+
+#[test]
+fn limit_of_the_pool_holds_for_jobs_that_allow_themselves_more() {
+    let rules = Rules { deadlines: Deadlines { job_ms: Some(100), ..Deadlines::default() }, ..Rules::default() };
+    let slots = SlotSpec::several(&plan(fake_worker()), 1);
+    let run = run_on(&slots, &rules, &["hang"], 60_000, &Stop::new().unwrap());
+    let failure = run.reports[0].error.as_ref().unwrap();
+    assert_eq!(failure.code, Code::OverLimit);
+    assert!(failure.message.ends_with(", the limit is 100"), "{failure}");
+}
+
+#[test]
+fn device_that_does_not_work_costs_no_other() {
+    let stop = Stop::new().unwrap();
+    let gpu = GpuUuid::parse("GPU-0a1b2c3d-0000-1111-2222-333344445555").unwrap();
+    let absent = Choice { gpu: Some(gpu), reason: "asked for".into(), may_fall_back: false };
+    // The stand-in says that it runs on the CPU: it is not believed to be on that GPU.
+    let mut slots = SlotSpec::several(&WorkerPlan { device: absent, ..plan(fake_worker()) }, 2);
+    slots.extend(SlotSpec::several(&plan(fake_worker()), 2));
+    let run = run_on(&slots, &Rules::default(), &["ok"; 20], 100, &stop);
+    assert_eq!(run.reports.iter().filter(|report| report.outcome == Outcome::Ok).count(), 20);
+    assert_eq!(run.news.iter().filter(|news| *news == "ready: cpu").count(), 1, "{:?}", run.news);
+    assert!(run.ended.worked && run.ended.undone == 0);
+}
+
+#[test]
+fn every_device_that_works_is_told_once() {
+    let slots = SlotSpec::several(&plan(fake_worker()), 3);
+    let run = run_on(&slots, &Rules::default(), &["ok"; 9], 100, &Stop::new().unwrap());
+    assert_eq!(run.news, ["ready: cpu"]);
 }

@@ -8,15 +8,17 @@
 )]
 
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use refmill::job::{ColourOptions, Depth, ImageWanted, Job, Strip};
 use refmill::limits::Limits;
 use refmill::policy::Policy;
 use refmill_supervisor::devices::Choice;
 use refmill_supervisor::memory::SealedInput;
+use refmill_supervisor::pool::Deadlines;
 use refmill_supervisor::pool::confinement::Confinement;
 use refmill_supervisor::pool::posture::SandboxPolicy;
-use refmill_supervisor::pool::worker::{Assignment, Worker, WorkerPlan};
+use refmill_supervisor::pool::worker::{Assignment, Heard, Worker, WorkerPlan};
 use refmill_supervisor::shutdown::Stop;
 
 fn rogue() -> PathBuf {
@@ -33,7 +35,7 @@ fn after(deed: &str) -> String {
     let plan =
         WorkerPlan { program: rogue(), library_path: None, device, nvjpeg: None, output_bytes: 1 << 20, confinement };
     let stop = Stop::new().unwrap();
-    let mut worker = Worker::start(&plan, &stop).unwrap();
+    let mut worker = Worker::start(&plan, &Deadlines::default(), &stop).unwrap();
     let input = SealedInput::fill(&b"x"[..], 1, true).unwrap();
     let job = Job {
         id: 0,
@@ -48,8 +50,13 @@ fn after(deed: &str) -> String {
         colour: ColourOptions::default(),
         limits: Limits::default(),
     };
-    let ended = worker.run(Assignment { job, input: &input }, &stop);
-    ended.map_or_else(|error| error.to_string(), |report| report.error.unwrap().message)
+    let begun = worker.begin(Assignment { job, input: &input }, &stop);
+    let heard = begun.and_then(|()| worker.listen(Instant::now() + Duration::from_secs(20), &stop));
+    match heard {
+        Ok(Heard::Done(report)) => report.error.unwrap().message,
+        Ok(other) => panic!("{deed}: {other:?}"),
+        Err(error) => error.to_string(),
+    }
 }
 
 fn kills(deed: &str) {

@@ -100,6 +100,20 @@ pub fn post(socket: RawFd, event: &Event) -> Result<(), ChannelError> {
     }
 }
 
+/// Sends one event where there is room for it; `false` where there is none.
+///
+/// # Errors
+/// Those of [`Channel::send`].
+pub fn post_if_room(socket: RawFd, event: &Event) -> Result<bool, ChannelError> {
+    let frame = wire::encode(event).map_err(|error| ChannelError::Protocol(error.to_string()))?;
+    match send(socket, &frame, MsgFlags::MSG_NOSIGNAL | MsgFlags::MSG_DONTWAIT) {
+        Ok(_) => Ok(true),
+        Err(Errno::EAGAIN | Errno::EINTR) => Ok(false),
+        Err(Errno::EPIPE | Errno::ECONNRESET) => Err(ChannelError::Closed),
+        Err(errno) => Err(system("sending a beat")(errno)),
+    }
+}
+
 fn receive_region(socket: RawFd) -> Result<Option<(Region, File)>, ChannelError> {
     // A region's frame is its header and one byte; what is cut does not decode.
     let mut buffer = [0; 64];

@@ -1,5 +1,6 @@
 //! The device that tensors are derived on: the CPU, or the one GPU that this process sees.
 
+use refmill::beat::DeviceMemory;
 use refmill::failure::{Code, Failure};
 use refmill::recipe::TensorSpec;
 use refmill::report;
@@ -140,6 +141,15 @@ impl Device {
             let sticky = error.is_sticky();
             (Failure::from(error), sticky)
         })
+    }
+
+    /// Page-locked memory, and memory on the GPU, as far as this side counts them.
+    #[must_use]
+    pub fn memory(&self) -> (u64, Option<DeviceMemory>) {
+        match self {
+            Self::Cpu(..) => (0, None),
+            Self::Cuda(gpu) => gpu.memory(),
+        }
     }
 
     /// Takes back the memory of tensors that were written.

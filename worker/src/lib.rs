@@ -20,6 +20,7 @@ pub mod inspect;
 pub mod open;
 pub mod orientation;
 pub mod pipeline;
+pub mod pulse;
 pub mod region;
 pub mod repair;
 pub mod rewrite;

@@ -20,6 +20,7 @@ use refmill::report::{Artifact, ArtifactKind, Image, MAX_FINDINGS, Report, Sourc
 use crate::colour::{ColourStage, Unconverted};
 use crate::decode::{Decoded, Decoders};
 use crate::device::Device;
+use crate::pulse::{Pulse, following};
 use crate::region::Output;
 use crate::srgb::SrgbImage;
 use crate::tensors::{Derivation, Shape};
@@ -35,6 +36,7 @@ pub struct Pipeline {
     device: Device,
     decoders: Decoders,
     colour: ColourStage,
+    pulse: Pulse,
     lost_device: bool,
 }
 
@@ -43,13 +45,14 @@ pub(crate) struct Run<'j> {
     pub job: &'j Job,
     pub report: Report,
     began: Instant,
+    pulse: Pulse,
 }
 
 impl<'j> Run<'j> {
-    /// The first moment of a job on `bytes` of input.
-    pub fn new(job: &'j Job, bytes: usize) -> Self {
+    /// The first moment of a job on `bytes` of input, which tells `pulse` where it is.
+    pub fn new(job: &'j Job, bytes: usize, pulse: Pulse) -> Self {
         let report = Report::new(Source { bytes: bytes as u64, ..Source::default() });
-        Self { job, report, began: Instant::now() }
+        Self { job, report, began: Instant::now(), pulse }
     }
 
     /// The report of a job that ended so.
@@ -71,6 +74,7 @@ impl<'j> Run<'j> {
         let micros = u64::try_from(self.began.elapsed().as_micros()).unwrap_or(u64::MAX);
         self.report.stages.push(StageTime { stage, micros });
         self.began = Instant::now();
+        self.pulse.enter(following(stage, self.job));
         result.map_err(|failure| failure.at(stage))
     }
 }
@@ -79,13 +83,25 @@ impl Pipeline {
     /// A pipeline on a started device. To be made before the confinement closes.
     #[must_use]
     pub fn new(device: Device) -> Self {
-        Self { device, decoders: Decoders::default(), colour: ColourStage::new(), lost_device: false }
+        Self {
+            device,
+            decoders: Decoders::default(),
+            colour: ColourStage::new(),
+            pulse: Pulse::default(),
+            lost_device: false,
+        }
     }
 
     /// What it runs on.
     #[must_use]
     pub fn device(&self) -> &Device {
         &self.device
+    }
+
+    /// Tells how far the job in hand is.
+    #[must_use]
+    pub fn pulse(&self) -> Pulse {
+        self.pulse.clone()
     }
 
     /// Whether the device failed in a way that outlives the job.
@@ -97,7 +113,8 @@ impl Pipeline {
     /// Processes one image; artifacts are written to `region`.
     #[must_use]
     pub fn run(&mut self, job: &Job, input: &[u8], region: &File) -> Report {
-        let mut run = Run::new(job, input.len());
+        self.pulse.enter(Stage::Open);
+        let mut run = Run::new(job, input.len(), self.pulse.clone());
         run.report.device = Some(self.device.about());
         let result = self.stages(&mut run, input, region);
         run.conclude(result)

@@ -2,7 +2,9 @@
 
 use std::fs::File;
 use std::os::fd::RawFd;
+use std::time::Duration;
 
+use refmill::beat::{Counters, DeviceMemory};
 use refmill::exit::WorkerExit;
 use refmill::failure::{Code, Failure};
 use refmill::job::Job;
@@ -12,6 +14,7 @@ use refmill::wire::{Event, MAX_FRAME_BYTES, Region, Request, WireError, encode};
 use crate::channel::{Channel, ChannelError, post};
 use crate::device::{Device, Wanted};
 use crate::pipeline::Pipeline;
+use crate::pulse::Heart;
 use crate::region::read_input;
 use crate::sandbox::Confinement;
 
@@ -26,16 +29,23 @@ pub struct Start {
     pub gpu: Option<String>,
     /// Whether this process confines itself.
     pub sandbox: bool,
+    /// How often a sign of life is sent.
+    pub beat: Duration,
 }
 
+/// As often as the supervisor asks for where it does not say so.
+const BEAT: Duration = Duration::from_secs(1);
+
 impl Start {
-    /// Reads `--socket-fd N --device auto|cpu|cuda [--gpu UUID] [--sandbox on|off]`; confined if nothing is said.
+    /// Reads `--socket-fd N --device auto|cpu|cuda [--gpu UUID] [--beat-ms N] [--sandbox on|off]`; confined if nothing
+    /// is said.
     ///
     /// # Errors
     /// A sentence about the first argument that does not fit.
     pub fn parse(arguments: impl IntoIterator<Item = String>) -> Result<Self, String> {
         let mut arguments = arguments.into_iter();
-        let (mut socket, mut device, mut gpu, mut sandbox) = (None, None, None, true);
+        let (mut socket, mut device, mut gpu) = (None, None, None);
+        let (mut sandbox, mut beat) = (true, BEAT);
         while let Some(name) = arguments.next() {
             let value = arguments.next().ok_or_else(|| format!("`{name}` needs a value"))?;
             match name.as_str() {
@@ -59,11 +69,16 @@ impl Start {
                         other => return Err(format!("--sandbox is `{other}`, it takes on or off")),
                     };
                 }
+                "--beat-ms" => {
+                    let number = value.parse().ok().filter(|number| (1..=3_600_000).contains(number));
+                    let number = number.ok_or_else(|| format!("--beat-ms is `{value}`, 1 to 3600000 can be one"))?;
+                    beat = Duration::from_millis(number);
+                }
                 other => return Err(format!("`{other}` is not an argument of refmill-worker")),
             }
         }
         let socket = socket.ok_or("refmill-worker is started by refmill, with --socket-fd")?;
-        Ok(Self { socket, device: device.ok_or("--device is missing")?, gpu, sandbox })
+        Ok(Self { socket, device: device.ok_or("--device is missing")?, gpu, sandbox, beat })
     }
 }
 
@@ -97,6 +112,13 @@ fn live(start: &Start) -> Result<WorkerExit, ChannelError> {
         Err(error) => return fatal(start, &error.to_string(), WorkerExit::Confinement),
     };
     channel.send(&Event::Ready { device: about, posture })?;
+    let pulse = pipeline.pulse();
+    let mut counters = counted(&pipeline, Counters::default());
+    pulse.end(counters);
+    let _heart = match Heart::start(start.socket, start.beat, pulse.clone()) {
+        Ok(heart) => heart,
+        Err(error) => return fatal(start, &format!("no thread for heartbeats: {error}"), WorkerExit::BadStart),
+    };
     let (mut input, mut output): (Option<File>, Option<File>) = (None, None);
     let mut buffer = Vec::new();
     loop {
@@ -110,12 +132,26 @@ fn live(start: &Start) -> Result<WorkerExit, ChannelError> {
         let (Some(bytes), Some(region)) = (input.take(), output.as_ref()) else {
             return Err(ChannelError::Protocol(format!("job {} came without its regions", job.id)));
         };
+        pulse.begin(job.id);
         let report = run_job(&mut pipeline, &job, &bytes, region, &mut buffer);
-        channel.send(&Event::Done { id: job.id, report: Box::new(fitting(job.id, report)) })?;
+        counters.jobs = counters.jobs.saturating_add(1);
+        counters.uploads = counters.uploads.saturating_add(report.uploads.into());
+        counters = counted(&pipeline, counters);
+        let report = Box::new(fitting(job.id, report));
+        pulse.end(counters);
+        channel.send(&Event::Done { id: job.id, report, counters })?;
         if pipeline.lost_device() {
             return Ok(WorkerExit::StickyDevice);
         }
     }
+}
+
+/// The counters with what the device holds now.
+fn counted(pipeline: &Pipeline, before: Counters) -> Counters {
+    let (pinned, memory) = pipeline.device().memory();
+    let most = before.device.map_or(0, |device| device.high_water);
+    let device = memory.map(|now| DeviceMemory { high_water: now.high_water.max(most), ..now });
+    Counters { pinned, device, ..before }
 }
 
 fn run_job(pipeline: &mut Pipeline, job: &Job, bytes: &File, region: &File, buffer: &mut Vec<u8>) -> Report {
@@ -132,7 +168,10 @@ fn run_job(pipeline: &mut Pipeline, job: &Job, bytes: &File, region: &File, buff
 /// The report, with findings left out from the end until its event fits a frame.
 fn fitting(id: u64, mut report: Report) -> Report {
     loop {
-        let event = Event::Done { id, report: Box::new(report.clone()) };
+        // Counters of the longest encoding: those that are sent fit then as well.
+        let most = DeviceMemory { reserved: u64::MAX, used: u64::MAX, high_water: u64::MAX, context: Some(u64::MAX) };
+        let counters = Counters { jobs: u64::MAX, uploads: u64::MAX, pinned: u64::MAX, device: Some(most) };
+        let event = Event::Done { id, report: Box::new(report.clone()), counters };
         let Err(WireError::Long { .. }) = encode(&event) else { return report };
         if report.findings.pop().is_none() && report.repairs.pop().is_none() {
             let message = format!("report does not fit into {MAX_FRAME_BYTES} bytes");
@@ -159,8 +198,9 @@ mod tests {
 
     #[test]
     fn arguments_are_read() {
-        let start = parse(&["--socket-fd", "3", "--device", "cuda", "--gpu", "GPU-1"]).unwrap();
-        assert_eq!(start, Start { socket: 3, device: Wanted::Cuda, gpu: Some("GPU-1".into()), sandbox: true });
+        let line = ["--socket-fd", "3", "--device", "cuda", "--gpu", "GPU-1", "--beat-ms", "20"];
+        let (gpu, beat) = (Some("GPU-1".into()), Duration::from_millis(20));
+        assert_eq!(parse(&line).unwrap(), Start { socket: 3, device: Wanted::Cuda, gpu, sandbox: true, beat });
     }
 
     #[test]
@@ -182,6 +222,6 @@ mod tests {
         report.repairs = vec![Repair::new(FindingCode::ExifCorrupt, "x".repeat(240), "y".repeat(240)); 60];
         let fitted = fitting(1, report);
         assert!(fitted.findings_omitted > 0);
-        assert!(encode(&Event::Done { id: 1, report: Box::new(fitted) }).is_ok());
+        assert!(encode(&Event::Done { id: 1, report: Box::new(fitted), counters: Counters::default() }).is_ok());
     }
 }

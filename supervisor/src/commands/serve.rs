@@ -13,7 +13,7 @@ use super::{CommandError, warn_unconfined};
 use crate::args::ServeArgs;
 use crate::devices::Choice;
 use crate::pool::worker::WorkerPlan;
-use crate::pool::{self, Ended};
+use crate::pool::{self, Ended, Rules, SlotSpec};
 use crate::publish;
 use crate::queue::lock::ServeLock;
 use crate::queue::source::{Live, QueueSource, Terms};
@@ -133,8 +133,8 @@ fn attempt(slots: &Slots, source: &QueueSource<'_>, kill: &Stop, teller: &Teller
     let run = |plan: &WorkerPlan| {
         let cores = || thread::available_parallelism().map_or(1, usize::from);
         let usual = || if plan.device.gpu.is_some() { 1 } else { cores() };
-        let count = slots.workers.unwrap_or_else(usual);
-        pool::run_from(plan, count, source, kill, &mut |news| teller.hear(news))
+        let specs = SlotSpec::several(plan, slots.workers.unwrap_or_else(usual));
+        pool::run_from(&specs, &Rules::default(), source, kill, &mut |news| teller.hear(news))
     };
     let ended = run(&slots.plan);
     match &ended.broken {

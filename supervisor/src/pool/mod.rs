@@ -1,17 +1,21 @@
-//! The pool: slots, each a thread with one worker, which share a source of tasks. The first slot starts alone; its
-//! worker shows whether the device works at all, before the others are started.
+//! The pool: slots, each a thread with one worker, which share a source of tasks. The first slot of a device starts
+//! alone; its worker shows whether the device works at all, before the device's other slots are started.
 
 pub mod cgroup;
 pub mod claim;
 pub mod confinement;
+pub mod deadlines;
 pub mod mailbox;
 pub mod namespaces;
 pub mod postman;
 pub mod posture;
 pub mod process;
+pub mod sample;
 mod slot;
 mod source;
 pub mod spawn;
+pub mod vitals;
+pub mod watermark;
 pub mod worker;
 
 use std::sync::mpsc::{self, Sender};
@@ -27,10 +31,39 @@ use serde::{Deserialize, Serialize};
 use crate::intake::Origin;
 use crate::publish::Outputs;
 use crate::shutdown::Stop;
+pub use deadlines::Deadlines;
 use posture::Verdict;
 use slot::Slot;
-pub use source::{Given, TaskSource};
+pub use source::{Given, Supply, TaskSource};
+pub use watermark::WatermarkPolicy;
 use worker::{StartError, WorkerPlan};
+
+/// One slot: its name, which people see and sources are asked with, and how its workers are started.
+#[derive(Debug, Clone)]
+pub struct SlotSpec {
+    /// The name, such as `cpu-0`.
+    pub name: String,
+    /// How its workers are started, and on which device.
+    pub plan: WorkerPlan,
+}
+
+impl SlotSpec {
+    /// `count` slots on one device, numbered from 0.
+    #[must_use]
+    pub fn several(plan: &WorkerPlan, count: usize) -> Vec<Self> {
+        let name = |number| format!("{}-{number}", plan.device.kind());
+        (0..count).map(|number| Self { name: name(number), plan: plan.clone() }).collect()
+    }
+}
+
+/// What holds for all slots of a pool.
+#[derive(Debug, Clone, Default)]
+pub struct Rules {
+    /// How long a worker may take for what.
+    pub deadlines: Deadlines,
+    /// How much memory a worker may take.
+    pub watermark: WatermarkPolicy,
+}
 
 /// What is asked of an image.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -87,7 +120,7 @@ pub struct Finished {
 /// What the caller is told while the pool runs.
 #[derive(Debug)]
 pub enum News {
-    /// The first worker is ready, on this device, confined like this.
+    /// The first worker of a device is ready, confined like this.
     Ready(Device, Verdict),
     /// A further worker could not be had; the others go on.
     SlotLost(String),
@@ -107,9 +140,25 @@ pub struct Ended {
 }
 
 enum Message {
-    Started(Box<Device>, Verdict),
+    Started(usize, Box<Device>, Verdict),
     Finished(Box<Finished>),
-    Lost(StartError),
+    Lost(usize, StartError),
+}
+
+impl Message {
+    /// The slot whose device it tells about.
+    fn place(&self) -> Option<usize> {
+        match self {
+            Self::Started(place, ..) | Self::Lost(place, _) => Some(*place),
+            Self::Finished(_) => None,
+        }
+    }
+}
+
+/// Whether two slots are on one device.
+fn beside(slots: &[SlotSpec], one: usize, other: usize) -> bool {
+    let pair = slots.get(one).zip(slots.get(other));
+    pair.is_some_and(|(one, other)| one.plan.device.gpu == other.plan.device.gpu)
 }
 
 /// Runs all tasks on up to `slots` workers and tells what happens. Returns when no worker is left running.
@@ -121,55 +170,76 @@ pub fn run(
     stop: &Stop,
     tell: &mut dyn FnMut(News),
 ) -> Ended {
+    run_list(&SlotSpec::several(plan, slots), &Rules::default(), order, tasks, stop, tell)
+}
+
+/// Runs all tasks on the workers of `slots` and tells what happens. Returns when no worker is left running.
+pub fn run_list(
+    slots: &[SlotSpec],
+    rules: &Rules,
+    order: &Order,
+    tasks: &[Task],
+    stop: &Stop,
+    tell: &mut dyn FnMut(News),
+) -> Ended {
     let mut finished: usize = 0;
-    let ended = run_from(plan, slots, &source::List::new(order, tasks), stop, &mut |news| {
+    let ended = run_from(slots, rules, &source::List::new(order, tasks), stop, &mut |news| {
         finished = finished.saturating_add(usize::from(matches!(news, News::Finished(_))));
         tell(news);
     });
     Ended { undone: tasks.len().saturating_sub(finished), ..ended }
 }
 
-/// Gives tasks of `source` to up to `slots` workers until it has no more, and tells what happens. Returns when no
-/// worker is left running; what is undone, the source knows.
+/// Gives tasks of `source` to the workers of `slots` until it has no more, and tells what happens. Slots may be on
+/// several devices; one device that does not work costs its own slots and no others. Returns when no worker is left
+/// running; what is undone, the source knows.
 pub fn run_from(
-    plan: &WorkerPlan,
-    slots: usize,
+    slots: &[SlotSpec],
+    rules: &Rules,
     source: &dyn TaskSource,
     stop: &Stop,
     tell: &mut dyn FnMut(News),
 ) -> Ended {
-    let slot = Slot { plan, source, stop };
     let mut ended = Ended::default();
     thread::scope(|scope| {
         let (sender, messages) = mpsc::channel();
-        let start = |sender: Sender<Message>, ended: &mut Ended| {
-            let thread = thread::Builder::new().name("slot".into());
-            if let Err(error) = thread.spawn_scoped(scope, move || slot.serve(&sender)) {
+        let start = |place: usize, sender: &Sender<Message>, ended: &mut Ended| {
+            let Some(spec) = slots.get(place) else { return };
+            let (slot, sender) = (Slot { place, spec, rules, source, stop }, sender.clone());
+            if let Err(error) = thread::Builder::new().spawn_scoped(scope, move || slot.serve(&sender)) {
                 ended.broken = Some(StartError::Prepare(error));
             }
         };
-        start(sender.clone(), &mut ended);
-        // Given up once the other slots are started: messages end when the last slot does.
-        let mut sender = Some(sender);
+        let is_first = |place: &usize| !(0..*place).any(|earlier| beside(slots, earlier, *place));
+        let (mut unproven, mut waiting): (Vec<usize>, Vec<usize>) = (0..slots.len()).partition(is_first);
+        unproven.iter().for_each(|&place| start(place, &sender, &mut ended));
+        // Given up once no slot waits any more: messages end when the last slot does.
+        let mut sender = Some(sender).filter(|_| !waiting.is_empty());
         while let Ok(message) = messages.recv() {
-            let further = sender.take();
+            let proves = message.place().filter(|place| unproven.contains(place));
+            unproven.retain(|&place| Some(place) != proves);
+            let is_waiting = |place: &usize| proves.is_some_and(|proven| beside(slots, proven, *place));
+            let (released, others) = waiting.into_iter().partition::<Vec<_>, _>(is_waiting);
+            waiting = others;
             match message {
-                Message::Started(device, verdict) => {
+                Message::Started(_, device, verdict) => {
                     ended.worked = true;
-                    if let Some(sender) = further {
-                        (1..slots).for_each(|_| start(sender.clone(), &mut ended));
+                    let all = sender.as_ref();
+                    all.iter().for_each(|all| released.iter().for_each(|&place| start(place, all, &mut ended)));
+                    if proves.is_some() {
                         tell(News::Ready(*device, verdict));
                     }
                 }
                 Message::Finished(finished) => tell(News::Finished(finished)),
-                Message::Lost(StartError::Interrupted) => {}
-                Message::Lost(error) => {
+                Message::Lost(_, StartError::Interrupted) => {}
+                Message::Lost(_, error) => {
                     if ended.worked {
                         tell(News::SlotLost(error.to_string()));
                     }
                     ended.broken = Some(error);
                 }
             }
+            sender = sender.filter(|_| !waiting.is_empty());
         }
     });
     ended

@@ -4,20 +4,32 @@
 
 use std::ffi::OsStr;
 use std::sync::mpsc::Sender;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use refmill::failure::{Code, Failure, Stage};
 use refmill::job::Job;
 use refmill::report::{Report, Source};
 
-use super::worker::{Assignment, RunError, StartError, Worker, WorkerPlan};
-use super::{Finished, Given, Message, Order, Task, TaskSource};
+use super::worker::{Assignment, Heard, RunError, StartError, Worker};
+use super::{Finished, Given, Message, Order, Rules, SlotSpec, Supply, Task, TaskSource};
 use crate::memory::SealedInput;
 use crate::shutdown::Stop;
+
+/// How long a slot waits for a word before it looks around.
+const LISTEN: Duration = Duration::from_secs(1);
+
+/// How often a worker that ends without a word before it is ready is started: somebody may have killed it.
+const START_TRIES: u32 = 3;
+/// How long a slot waits before it starts one again, the second time twice as long.
+const START_PAUSE: Duration = Duration::from_millis(100);
 
 /// What a slot works with.
 #[derive(Clone, Copy)]
 pub(super) struct Slot<'a> {
-    pub plan: &'a WorkerPlan,
+    pub place: usize,
+    pub spec: &'a SlotSpec,
+    pub rules: &'a Rules,
     pub source: &'a dyn TaskSource,
     pub stop: &'a Stop,
 }
@@ -32,19 +44,38 @@ impl Slot<'_> {
     /// Takes tasks until there are none, or until no worker can be had.
     pub(super) fn serve(self, tell: &Sender<Message>) {
         // A send fails only when the pool's own loop has ended, and then nobody is left to be told.
-        match Worker::start(self.plan, self.stop) {
+        match self.start() {
             Ok(worker) => {
-                drop(tell.send(Message::Started(Box::new(worker.device().clone()), worker.confinement().clone())));
+                let (device, confinement) = (worker.device().clone(), worker.confinement().clone());
+                drop(tell.send(Message::Started(self.place, Box::new(device), confinement)));
                 self.work(worker, tell);
             }
-            Err(error) => drop(tell.send(Message::Lost(error))),
+            Err(error) => drop(tell.send(Message::Lost(self.place, error))),
         }
+    }
+
+    fn start(self) -> Result<Worker, StartError> {
+        for earlier in 1..START_TRIES {
+            match Worker::start(&self.spec.plan, &self.rules.deadlines, self.stop) {
+                Err(StartError::Ended { .. }) if !self.stop.is_requested() => thread::sleep(START_PAUSE * earlier),
+                started => return started,
+            }
+        }
+        Worker::start(&self.spec.plan, &self.rules.deadlines, self.stop)
     }
 
     fn work(self, worker: Worker, tell: &Sender<Message>) {
         let mut worker = Some(worker);
         while !self.stop.is_requested() {
-            let Some(given) = self.source.next() else { break };
+            // An idle worker is heard as well: one that died, or stands still, is replaced before it gets a job.
+            if worker.as_mut().is_some_and(|worker| worker.attend(self.stop).is_err()) {
+                worker = None;
+            }
+            let given = match self.source.next(&self.spec.name) {
+                Supply::Task(given) => given,
+                Supply::Later => continue,
+                Supply::Over => break,
+            };
             let halt = match self.process(&given, &mut worker) {
                 Ok(Some(report)) => {
                     self.source.settle(&given.task, &report);
@@ -57,7 +88,7 @@ impl Slot<'_> {
             };
             self.source.put_back(&given);
             if let Halt::NoWorker(error) = halt {
-                drop(tell.send(Message::Lost(error)));
+                drop(tell.send(Message::Lost(self.place, error)));
             }
             break;
         }
@@ -102,7 +133,7 @@ impl Slot<'_> {
         loop {
             let last = attempt >= self.source.attempts();
             let running = self.ready(worker)?;
-            let failure = match running.run(Assignment { job: job.clone(), input }, self.stop) {
+            let failure = match self.answer(running, Assignment { job: job.clone(), input }) {
                 Ok(report) => {
                     let retry = report.error.as_ref().is_some_and(|failure| failure.blame.is_retryable());
                     if !retry {
@@ -116,8 +147,10 @@ impl Slot<'_> {
                     None
                 }
                 Err(RunError::Interrupted) => return Err(Halt::Interrupted),
-                Err(error @ RunError::Crashed { .. }) => last.then(|| failure(&error, job, attempt)),
-                Err(error) => Some(failure(&error, job, attempt)),
+                Err(error @ (RunError::Crashed { .. } | RunError::Hung { .. })) => {
+                    last.then(|| failure(&error, attempt))
+                }
+                Err(error) => Some(failure(&error, attempt)),
             };
             *worker = None;
             if let Some(failure) = failure {
@@ -127,10 +160,19 @@ impl Slot<'_> {
         }
     }
 
+    fn answer(self, worker: &mut Worker, assignment: Assignment<'_>) -> Result<Report, RunError> {
+        worker.begin(assignment, self.stop)?;
+        loop {
+            if let Heard::Done(report) = worker.listen(Instant::now() + LISTEN, self.stop)? {
+                return Ok(*report);
+            }
+        }
+    }
+
     fn ready(self, worker: &mut Option<Worker>) -> Result<&mut Worker, Halt> {
         let running = match worker.take() {
             Some(running) => running,
-            None => match Worker::start(self.plan, self.stop) {
+            None => match self.start() {
                 Ok(running) => running,
                 Err(StartError::Interrupted) => return Err(Halt::Interrupted),
                 Err(error) => return Err(Halt::NoWorker(error)),
@@ -140,14 +182,17 @@ impl Slot<'_> {
     }
 }
 
-fn failure(error: &RunError, job: &Job, attempts: u32) -> Failure {
+fn failure(error: &RunError, attempts: u32) -> Failure {
+    let often = if attempts > 1 { format!(", {attempts} times in a row") } else { String::new() };
     match error {
-        RunError::OverTime { elapsed_ms } => Failure::over_limit("wall time in ms", *elapsed_ms, job.limits.wall_ms),
-        RunError::Protocol { .. } => Failure::new(Code::WorkerProtocol, error.to_string()),
-        RunError::Crashed { .. } if attempts > 1 => {
-            Failure::new(Code::WorkerCrashed, format!("{error}, {attempts} times in a row"))
+        RunError::OverTime { elapsed_ms, limit_ms } => Failure::over_limit("wall time in ms", *elapsed_ms, *limit_ms),
+        RunError::StageOverTime { stage, elapsed_ms, limit_ms } => {
+            let what = format!("time in stage {} in ms", stage.as_str());
+            Failure::over_limit(&what, *elapsed_ms, *limit_ms).at(*stage)
         }
-        RunError::Crashed { .. } => Failure::new(Code::WorkerCrashed, error.to_string()),
+        RunError::Protocol { .. } => Failure::new(Code::WorkerProtocol, error.to_string()),
+        RunError::Hung { .. } => Failure::new(Code::WorkerHung, format!("{error}{often}")),
+        RunError::Crashed { .. } => Failure::new(Code::WorkerCrashed, format!("{error}{often}")),
         RunError::Interrupted => Failure::new(Code::Internal, error.to_string()),
     }
 }

@@ -22,10 +22,22 @@ pub struct Given<'a> {
     pub order: Cow<'a, Order>,
 }
 
+/// What a source has for a slot.
+#[derive(Debug)]
+pub enum Supply<'a> {
+    /// A task.
+    Task(Box<Given<'a>>),
+    /// Nothing now; perhaps later.
+    Later,
+    /// Nothing any more: the slot is to end.
+    Over,
+}
+
 /// Gives tasks to slots. Each task that was given is either put back, withdrawn by [`TaskSource::accept`], or settled.
 pub trait TaskSource: Sync {
-    /// The next task, after a wait where there may be one later; none when the slot is to end.
-    fn next(&self) -> Option<Given<'_>>;
+    /// The next task for the slot of this name, after a wait of at most a tenth of a second where there is none now:
+    /// the slot looks after its worker in between.
+    fn next(&self, slot: &str) -> Supply<'_>;
 
     /// Takes back a task that was not finished, since its slot ends.
     fn put_back(&self, given: &Given<'_>);
@@ -76,9 +88,12 @@ impl<'a> List<'a> {
 }
 
 impl TaskSource for List<'_> {
-    fn next(&self) -> Option<Given<'_>> {
-        let task = self.tasks.get(self.left().pop_front()?)?;
-        Some(Given { task: Cow::Borrowed(task), order: Cow::Borrowed(self.order) })
+    fn next(&self, _: &str) -> Supply<'_> {
+        let next = self.left().pop_front();
+        match next.and_then(|place| self.tasks.get(place)) {
+            Some(task) => Supply::Task(Box::new(Given { task: Cow::Borrowed(task), order: Cow::Borrowed(self.order) })),
+            None => Supply::Over,
+        }
     }
 
     fn put_back(&self, given: &Given<'_>) {

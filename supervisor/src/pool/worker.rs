@@ -6,29 +6,26 @@ use std::io;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use refmill::failure::Stage;
 use refmill::job::Job;
 use refmill::report::{Device, Report};
 use refmill::wire::{Event, Region, Request};
 
 use super::claim::{self, ClaimError};
 use super::confinement::{Confinement, Prepared};
+use super::deadlines::Deadlines;
 use super::mailbox::{Mailbox, MailboxError};
 use super::postman::{Postman, PostmanError};
 use super::posture::{Gap, SandboxPolicy, Verdict};
 use super::process::Process;
 use super::spawn::{Isolation, Launch, SOCKET_FD, SpawnError, spawn};
+use super::vitals::{Late, Vitals};
 use crate::devices::Choice;
 use crate::memory::{OutputRegion, SealedInput};
 use crate::shutdown::Stop;
 
-/// From exec to `Ready`: a CUDA context takes 0.4 s, a cold driver some seconds.
-const START: Duration = Duration::from_secs(20);
-/// How long past its limit a job may take until the worker's own report of it counts as missing.
-const JOB_GRACE: Duration = Duration::from_secs(2);
 /// How long a worker whose socket closed may take to exit, so that its exit code is seen.
 const EXIT_GRACE: Duration = Duration::from_secs(1);
-/// How long an idle worker may take to stop.
-const STOP_GRACE: Duration = Duration::from_secs(2);
 
 /// How workers are started.
 #[derive(Debug, Clone)]
@@ -58,7 +55,29 @@ pub struct Worker {
     output: OutputRegion,
     device: Device,
     verdict: Verdict,
+    deadlines: Deadlines,
+    vitals: Vitals,
     jobs: u64,
+    asked: Option<Asked>,
+}
+
+/// The job in a worker's hands.
+#[derive(Debug)]
+struct Asked {
+    job: Job,
+    limit_ms: u64,
+    begun: Instant,
+}
+
+/// What a worker was heard to say.
+#[derive(Debug)]
+pub enum Heard {
+    /// Nothing by the time given.
+    Quiet,
+    /// That it lives.
+    Beat,
+    /// The report of its job.
+    Done(Box<Report>),
 }
 
 /// Why a worker did not become ready.
@@ -83,7 +102,7 @@ pub enum StartError {
         how: String,
     },
     /// It was not ready in time.
-    #[error("worker was not ready within {} s", START.as_secs())]
+    #[error("worker was not ready in time")]
     Timeout,
     /// It broke the protocol.
     #[error("worker broke the protocol: {what}")]
@@ -124,6 +143,24 @@ pub enum RunError {
     OverTime {
         /// Time that the job had, in milliseconds.
         elapsed_ms: u64,
+        /// Its limit, in milliseconds.
+        limit_ms: u64,
+    },
+    /// A stage was not done in time.
+    #[error("stage {} goes on after {elapsed_ms} ms", stage.as_str())]
+    StageOverTime {
+        /// Which.
+        stage: Stage,
+        /// Time that it had, in milliseconds.
+        elapsed_ms: u64,
+        /// Its limit, in milliseconds.
+        limit_ms: u64,
+    },
+    /// The process stood still: it gave no sign of life.
+    #[error("worker gave no sign of life for {silent_ms} ms")]
+    Hung {
+        /// How long, in milliseconds.
+        silent_ms: u64,
     },
     /// The user wants to stop.
     #[error("interrupted")]
@@ -144,14 +181,15 @@ impl Worker {
     ///
     /// # Errors
     /// [`StartError`]; no process is left behind.
-    pub fn start(plan: &WorkerPlan, stop: &Stop) -> Result<Self, StartError> {
-        let deadline = after(START);
+    pub fn start(plan: &WorkerPlan, deadlines: &Deadlines, stop: &Stop) -> Result<Self, StartError> {
+        let deadline = after(deadlines.start());
         let folder = tempfile::Builder::new().prefix("refmill-").tempdir().map_err(StartError::Prepare)?;
         let (mut mailbox, socket) = Mailbox::pair().map_err(StartError::Prepare)?;
         let output = OutputRegion::new(plan.output_bytes).map_err(StartError::Prepare)?;
         let weaker = |gap| StartError::Posture { policy: plan.confinement.policy, gap };
         let mut prepared = plan.confinement.prepare().map_err(weaker)?;
-        let launch = plan.launch(folder.path().as_os_str().to_owned(), prepared.isolation(plan.device.kind()));
+        let launch =
+            plan.launch(folder.path().as_os_str().to_owned(), prepared.isolation(plan.device.kind()), deadlines);
         let mut process = spawn(launch, &socket)?;
         let pid = process.pid();
         // Only the worker may hold its end: its death must be seen as the end of the stream.
@@ -175,7 +213,20 @@ impl Worker {
         let verdict = prepared.judge(&device.kind, posture, pid).map_err(weaker)?;
         let sent = mailbox.send_region(Region::Output, std::os::fd::AsFd::as_fd(&output), deadline, stop);
         sent.map_err(|error| StartError::from_mailbox(error, &mut process))?;
-        Ok(Self { process, prepared, mailbox, postman, output, device, verdict, jobs: 0 })
+        let (deadlines, vitals) = (deadlines.clone(), Vitals::new(Instant::now()));
+        Ok(Self {
+            process,
+            prepared,
+            mailbox,
+            postman,
+            output,
+            device,
+            verdict,
+            deadlines,
+            vitals,
+            jobs: 0,
+            asked: None,
+        })
     }
 
     /// The device it runs on.
@@ -202,38 +253,75 @@ impl Worker {
         &self.output
     }
 
-    /// Runs one job. After an error the worker is dead and must be dropped.
+    /// Hands it one job. After an error the worker is dead and must be dropped.
     ///
     /// # Errors
     /// [`RunError`]
-    pub fn run(&mut self, assignment: Assignment<'_>, stop: &Stop) -> Result<Report, RunError> {
+    pub fn begin(&mut self, assignment: Assignment<'_>, stop: &Stop) -> Result<(), RunError> {
         let Assignment { mut job, input } = assignment;
         self.jobs = self.jobs.saturating_add(1);
         job.id = self.jobs;
-        let started = Instant::now();
-        let deadline = after(Duration::from_millis(job.limits.wall_ms).saturating_add(JOB_GRACE));
-        let asked = job.clone();
+        let (begun, limit_ms) = (Instant::now(), self.deadlines.job_ms(job.limits.wall_ms));
+        self.vitals.begin(job.id, limit_ms, begun);
+        self.asked = Some(Asked { job: job.clone(), limit_ms, begun });
         let input = std::os::fd::AsFd::as_fd(input);
-        let answer = self.mailbox.send_region(Region::Input, input, deadline, stop).and_then(|()| {
-            self.postman.send(Request::Run(Box::new(job)));
-            self.mailbox.receive(deadline, stop)
-        });
-        match answer {
-            Ok(Event::Done { id, report }) => {
-                let region = self.output.len();
-                let checked = claim::check(id, *report, &asked, region, &self.device);
-                checked.map(|report| in_time(report, started, &asked)).map_err(|error| self.violated(&error))
+        let due = self.vitals.due(&self.deadlines);
+        self.mailbox.send_region(Region::Input, input, due, stop).map_err(|error| self.failed(error))?;
+        self.postman.send(Request::Run(Box::new(job)));
+        Ok(())
+    }
+
+    /// Waits until it says something, or `until`. After an error the worker is dead and must be dropped.
+    ///
+    /// # Errors
+    /// [`RunError`]; also where it is late with the job, a stage or a sign of life.
+    pub fn listen(&mut self, until: Instant, stop: &Stop) -> Result<Heard, RunError> {
+        let due = self.vitals.due(&self.deadlines);
+        match self.mailbox.receive(until.min(due), stop) {
+            Ok(Event::Done { id, report, counters }) => {
+                let Some(Asked { job, limit_ms, begun }) = self.asked.take() else {
+                    return Err(self.broken("it answers a job that it was not given".into()));
+                };
+                self.vitals.end(counters, Instant::now());
+                let checked = claim::check(id, *report, &job, self.output.len(), &self.device);
+                let report = checked.map_err(|error| self.violated(&error))?;
+                Ok(Heard::Done(Box::new(in_time(report, begun, limit_ms, &job))))
             }
+            Ok(Event::Beat(beat)) if self.vitals.beat(beat, Instant::now(), &self.deadlines) => Ok(Heard::Beat),
+            Ok(Event::Beat(_)) => Err(self.broken("it sends signs of life without end".into())),
             Ok(Event::Fatal { message }) => {
                 let how = with_words(&self.process.end(EXIT_GRACE).to_string(), &printable(&message, 300));
                 Err(RunError::Crashed { how })
             }
-            Ok(_) => Err(self.broken("its answer is not Done".into())),
-            Err(error) => Err(self.failed(error, started)),
+            Ok(_) => Err(self.broken("its event is neither Beat nor Done".into())),
+            Err(MailboxError::Timeout) => match self.vitals.late(Instant::now(), &self.deadlines) {
+                Some(late) => Err(self.late(late)),
+                None => Ok(Heard::Quiet),
+            },
+            Err(error) => Err(self.failed(error)),
         }
     }
 
-    fn failed(&mut self, error: MailboxError, started: Instant) -> RunError {
+    /// Takes what an idle worker has said, and does not wait for more. After an error the worker is dead and must be
+    /// dropped.
+    ///
+    /// # Errors
+    /// [`RunError`]
+    pub fn attend(&mut self, stop: &Stop) -> Result<(), RunError> {
+        while !matches!(self.listen(Instant::now(), stop)?, Heard::Quiet) {}
+        Ok(())
+    }
+
+    fn late(&mut self, late: Late) -> RunError {
+        self.process.end(Duration::ZERO);
+        match late {
+            Late::Job { elapsed_ms, limit_ms } => RunError::OverTime { elapsed_ms, limit_ms },
+            Late::Stage { stage, elapsed_ms, limit_ms } => RunError::StageOverTime { stage, elapsed_ms, limit_ms },
+            Late::Beat { silent_ms } => RunError::Hung { silent_ms },
+        }
+    }
+
+    fn failed(&mut self, error: MailboxError) -> RunError {
         match error {
             MailboxError::Gone => {
                 let how = epitaph(&mut self.process);
@@ -246,10 +334,11 @@ impl Worker {
                 self.process.end(Duration::ZERO);
                 RunError::Interrupted
             }
-            MailboxError::Timeout => {
-                self.process.end(Duration::ZERO);
-                RunError::OverTime { elapsed_ms: u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX) }
-            }
+            // It does not take what it is sent.
+            MailboxError::Timeout => match self.vitals.late(Instant::now(), &self.deadlines) {
+                Some(late) => self.late(late),
+                None => self.broken("it takes no descriptor".into()),
+            },
             other => self.broken(other.to_string()),
         }
     }
@@ -266,23 +355,24 @@ impl Worker {
     /// Ends an idle worker: asked first, killed after a while.
     pub fn stop(mut self) {
         self.postman.send(Request::Stop);
-        self.process.end(STOP_GRACE);
+        self.process.end(self.deadlines.stop());
     }
 }
 
 /// The report, unless it came too late: the grace is for a worker's last words, not for its work.
-fn in_time(mut report: Report, started: Instant, job: &Job) -> Report {
-    let elapsed = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
-    if let Err(failure) = job.limits.check("wall time in ms", elapsed, job.limits.wall_ms) {
+fn in_time(mut report: Report, begun: Instant, limit_ms: u64, job: &Job) -> Report {
+    let elapsed = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
+    if let Err(failure) = job.limits.check("wall time in ms", elapsed, limit_ms) {
         report.reject(failure);
     }
     report
 }
 
 impl WorkerPlan {
-    fn launch(&self, folder: OsString, isolation: Isolation) -> Launch<'_> {
+    fn launch(&self, folder: OsString, isolation: Isolation, deadlines: &Deadlines) -> Launch<'_> {
         let gpu = self.device.gpu.as_ref().map(|gpu| OsString::from(gpu.as_str()));
         let mut arguments: Vec<OsString> = vec!["--socket-fd".into(), SOCKET_FD.to_string().into()];
+        arguments.extend(["--beat-ms".into(), deadlines.beat_ms.max(1).to_string().into()]);
         arguments.extend(["--device".into(), self.device.kind().into()]);
         arguments.extend(gpu.iter().flat_map(|gpu| ["--gpu".into(), gpu.clone()]));
         if self.confinement.policy == SandboxPolicy::Off {
@@ -390,17 +480,17 @@ mod tests {
     #[test]
     fn cpu_worker_sees_no_gpu() {
         let plan = plan(None);
-        let launch = plan.launch("/tmp/x".into(), Isolation::none());
+        let launch = plan.launch("/tmp/x".into(), Isolation::none(), &Deadlines::default());
         assert!(launch.environment.contains(&("CUDA_VISIBLE_DEVICES", OsString::new())));
-        assert_eq!(launch.arguments, ["--socket-fd", "3", "--device", "cpu"]);
+        assert_eq!(launch.arguments, ["--socket-fd", "3", "--beat-ms", "1000", "--device", "cpu"]);
     }
 
     #[test]
     fn cuda_worker_sees_its_gpu_by_uuid() {
         let plan = plan(Some(GpuUuid::parse(GPU).unwrap()));
-        let launch = plan.launch("/tmp/x".into(), Isolation::none());
+        let launch = plan.launch("/tmp/x".into(), Isolation::none(), &Deadlines::default());
         assert!(launch.environment.contains(&("CUDA_VISIBLE_DEVICES", GPU.into())));
-        assert_eq!(launch.arguments, ["--socket-fd", "3", "--device", "cuda", "--gpu", GPU]);
+        assert_eq!(launch.arguments, ["--socket-fd", "3", "--beat-ms", "1000", "--device", "cuda", "--gpu", GPU]);
     }
 
     #[test]
@@ -421,20 +511,20 @@ mod tests {
     fn unconfined_worker_is_told_so() {
         let mut plan = plan(None);
         plan.confinement.policy = SandboxPolicy::Off;
-        let launch = plan.launch("/tmp/x".into(), Isolation::none());
-        assert_eq!(launch.arguments, ["--socket-fd", "3", "--device", "cpu", "--sandbox", "off"]);
+        let launch = plan.launch("/tmp/x".into(), Isolation::none(), &Deadlines::default());
+        assert_eq!(launch.arguments, ["--socket-fd", "3", "--beat-ms", "1000", "--device", "cpu", "--sandbox", "off"]);
     }
 
     #[test]
     fn program_that_ends_before_its_first_word_is_told_with_its_exit_code() {
-        let error = Worker::start(&plan(None), &Stop::new().unwrap()).unwrap_err();
+        let error = Worker::start(&plan(None), &Deadlines::default(), &Stop::new().unwrap()).unwrap_err();
         assert_eq!(error.to_string(), "worker exited with 1 before it was ready");
     }
 
     #[test]
     fn program_that_does_not_exist_is_named() {
         let plan = WorkerPlan { program: "/no/such/refmill-worker".into(), ..plan(None) };
-        let error = Worker::start(&plan, &Stop::new().unwrap()).unwrap_err();
+        let error = Worker::start(&plan, &Deadlines::default(), &Stop::new().unwrap()).unwrap_err();
         assert!(error.to_string().starts_with("cannot start worker /no/such/refmill-worker: No such file"), "{error}");
     }
 }

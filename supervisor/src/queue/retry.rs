@@ -51,7 +51,7 @@ pub enum Fault {
 impl From<&Failure> for Fault {
     fn from(failure: &Failure) -> Self {
         match failure.code {
-            Code::WorkerCrashed | Code::WorkerProtocol => Self::Crashed,
+            Code::WorkerCrashed | Code::WorkerHung | Code::WorkerProtocol => Self::Crashed,
             _ => Self::Failed(failure.blame),
         }
     }
@@ -180,7 +180,8 @@ mod tests {
     #[test]
     fn crash_and_broken_protocol_are_held_against_the_job() {
         let fault = |code| Fault::from(&Failure::new(code, ""));
-        assert_eq!((fault(Code::WorkerCrashed), fault(Code::WorkerProtocol)), (Fault::Crashed, Fault::Crashed));
+        let codes = [Code::WorkerCrashed, Code::WorkerHung, Code::WorkerProtocol];
+        assert!(codes.into_iter().all(|code| fault(code) == Fault::Crashed));
         assert_eq!(fault(Code::Unwritable), Fault::Failed(Blame::Internal));
     }
 }

@@ -6,6 +6,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::fs;
 use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -17,16 +18,14 @@ use refmill::report::{Outcome, Report};
 use super::spec::Spec;
 use super::{Claimed, Fault, Job, Lease, Next, Queue, QueueError, RetryPolicy};
 use crate::intake::Origin;
-use crate::pool::{Given, Task, TaskSource};
+use crate::pool::{Given, Supply, Task, TaskSource};
 use crate::publish;
 use crate::shutdown::Stop;
 
 /// How long an idle slot waits until it looks again.
 const IDLE: Duration = Duration::from_millis(100);
-/// How long a slot waits after the queue refused to answer.
-const REFUSED: Duration = Duration::from_secs(1);
-/// How often the queue may refuse in a row.
-const REFUSALS: u32 = 10;
+/// How often the queue may refuse to answer in a row; each refusal comes after SQLite's own wait.
+const REFUSALS: u32 = 100;
 /// What a job may take beyond its own limit before its slot counts as stuck: a worker's start, a queue that is waited
 /// for, artifacts on their way to a slow disk.
 const SLACK: Duration = Duration::from_secs(90);
@@ -64,6 +63,8 @@ pub struct QueueSource<'a> {
     // When a slot last asked for a job.
     asked: Mutex<Instant>,
     broken: Mutex<Option<QueueError>>,
+    /// How often the queue refused to answer since it last did.
+    refusals: AtomicU32,
 }
 
 impl fmt::Debug for QueueSource<'_> {
@@ -92,7 +93,8 @@ impl<'a> QueueSource<'a> {
         say: &'a (dyn Fn(&str) + Sync),
     ) -> Self {
         let (live, asked) = (Mutex::new(live), Mutex::new(Instant::now()));
-        Self { queue, terms, live, stop, say, held: Mutex::default(), asked, broken: Mutex::default() }
+        let (held, broken, refusals) = (Mutex::default(), Mutex::default(), AtomicU32::new(0));
+        Self { queue, terms, live, stop, say, held, asked, broken, refusals }
     }
 
     /// What holds from now on; jobs that are in hand have begun under what held before.
@@ -218,39 +220,30 @@ impl<'a> QueueSource<'a> {
 }
 
 impl TaskSource for QueueSource<'_> {
-    fn next(&self) -> Option<Given<'_>> {
-        let mut refusals = 0;
-        while !self.stop.is_requested() {
-            *self.asked.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
-            let wait = match self.queue.claim(&self.terms.holder, self.terms.lease_ms) {
-                Ok(Some(claimed)) => match self.task(claimed) {
-                    Some(given) => return Some(given),
-                    None => continue,
-                },
-                Ok(None) => match self.is_drained() {
-                    Ok(true) => return None,
-                    Ok(false) => Ok(IDLE),
-                    Err(error) => Err(error),
-                },
-                Err(error) => Err(error),
-            };
-            match wait {
-                Ok(wait) => {
-                    refusals = 0;
-                    self.pause(wait);
-                }
-                Err(error) if refusals >= REFUSALS => {
-                    self.broken.lock().unwrap_or_else(PoisonError::into_inner).replace(error);
-                    return None;
-                }
-                Err(error) => {
-                    refusals += 1;
-                    (self.say)(&error.to_string());
-                    self.pause(REFUSED);
-                }
-            }
+    fn next(&self, _: &str) -> Supply<'_> {
+        if self.stop.is_requested() {
+            return Supply::Over;
         }
-        None
+        *self.asked.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+        let wait = match self.queue.claim(&self.terms.holder, self.terms.lease_ms) {
+            Ok(Some(claimed)) => {
+                self.refusals.store(0, Ordering::Relaxed);
+                return self.task(claimed).map_or(Supply::Later, |given| Supply::Task(Box::new(given)));
+            }
+            Ok(None) => self.is_drained(),
+            Err(error) => Err(error),
+        };
+        match wait {
+            Ok(true) => return Supply::Over,
+            Ok(false) => self.refusals.store(0, Ordering::Relaxed),
+            Err(error) if self.refusals.fetch_add(1, Ordering::Relaxed) >= REFUSALS => {
+                self.broken.lock().unwrap_or_else(PoisonError::into_inner).replace(error);
+                return Supply::Over;
+            }
+            Err(error) => (self.say)(&error.to_string()),
+        }
+        self.pause(IDLE);
+        Supply::Later
     }
 
     fn put_back(&self, given: &Given<'_>) {

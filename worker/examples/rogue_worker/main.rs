@@ -10,6 +10,7 @@
 mod misdeeds;
 
 use misdeeds::Scene;
+use refmill::beat::Counters;
 use refmill::failure::{Code, Failure};
 use refmill::report::{Report, Source};
 use refmill::wire::{Event, Request};
@@ -33,6 +34,7 @@ fn main() {
         let outcome = misdeeds::commit(&job.extension, &scene);
         let told = outcome.map_or_else(|errno| format!("failed: {errno}"), |()| "done".to_owned());
         let report = Report::rejected(Source::default(), Failure::new(Code::Colour, told));
-        channel.send(&Event::Done { id: job.id, report: Box::new(report) }).unwrap();
+        let counters = Counters { jobs: job.id, ..Counters::default() };
+        channel.send(&Event::Done { id: job.id, report: Box::new(report), counters }).unwrap();
     }
 }

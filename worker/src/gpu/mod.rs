@@ -27,6 +27,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use cudarc::driver::{CudaContext, CudaSlice, CudaStream};
+use refmill::beat::DeviceMemory;
 use refmill::recipe::TensorSpec;
 use refmill::report::Device;
 
@@ -130,6 +131,15 @@ impl Gpu {
         let work = [&self.work.tall, &self.work.small, &self.work.tensors];
         let device = work.iter().map(|buffer| buffer.num_bytes() as u64).sum::<u64>() + input;
         Held { pinned, device }
+    }
+
+    /// What a heartbeat tells: page-locked memory, and memory on this GPU.
+    #[must_use]
+    pub fn memory(&self) -> (u64, Option<DeviceMemory>) {
+        let Held { pinned, device } = self.held();
+        // Buffers are taken whole and kept: all that is reserved is in use, and it was never more.
+        let memory = DeviceMemory { reserved: device, used: device, high_water: device, context: None };
+        (pinned, Some(memory))
     }
 
     /// Derives all tensors of `specs`, and a mask of the image's alpha where it has any: byte for byte what

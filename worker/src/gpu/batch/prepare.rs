@@ -18,6 +18,7 @@ use crate::gpu::upload::ALIGNMENT;
 use crate::gpu::ycc::Layout;
 use crate::orientation::Orientation;
 use crate::pipeline::{self, Run};
+use crate::pulse::Pulse;
 use crate::repair::Repaired;
 use crate::tensors::{Shape, Work};
 
@@ -118,7 +119,7 @@ impl Front {
         (index, input): (usize, Arc<[u8]>),
         way: Way<'_>,
     ) -> Result<Prepared, Box<Report>> {
-        let mut run = Run::new(job, input.len());
+        let mut run = Run::new(job, input.len(), Pulse::default());
         match self.pixels(&mut run, own, &input, way) {
             Ok((shape, pixels)) => Ok(Prepared { index, report: run.report, shape, pixels, input }),
             Err(failure) => Err(Box::new(run.conclude(Err(failure)))),

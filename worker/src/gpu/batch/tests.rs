@@ -54,7 +54,7 @@ fn progressive(bytes: &[u8]) -> Vec<u8> {
 /// What the CPU makes of an image; `None` where it is rejected.
 fn by_cpu(input: &[u8]) -> Option<Vec<Vec<u8>>> {
     let job = job();
-    let mut run = crate::pipeline::Run::new(&job, input.len());
+    let mut run = crate::pipeline::Run::new(&job, input.len(), crate::pulse::Pulse::default());
     let repaired = crate::pipeline::judge(&mut run, input).ok()?;
     let decoded = crate::pipeline::decode(&mut run, &mut crate::decode::Decoders::default(), repaired).ok()?;
     let bound = crate::pipeline::plan(&mut run, &mut crate::colour::ColourStage::default(), decoded).ok()?;

@@ -1,12 +1,12 @@
 //! One worker from its start to its end: spawned, greeted, given jobs one at a time, and killed the moment that it
 //! breaks a promise. Belongs to the thread that started it.
 
+mod error;
+
 use std::ffi::OsString;
-use std::io;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use refmill::failure::Stage;
 use refmill::job::Job;
 use refmill::report::{Device, Report};
 use refmill::wire::{Event, Region, Request};
@@ -16,13 +16,14 @@ use super::confinement::{Confinement, Prepared};
 use super::deadlines::Deadlines;
 use super::mailbox::{Mailbox, MailboxError};
 use super::postman::{Postman, PostmanError};
-use super::posture::{Gap, SandboxPolicy, Verdict};
+use super::posture::{SandboxPolicy, Verdict};
 use super::process::Process;
-use super::spawn::{Isolation, Launch, SOCKET_FD, SpawnError, spawn};
+use super::spawn::{Isolation, Launch, SOCKET_FD, spawn};
 use super::vitals::{Late, Vitals};
 use crate::devices::Choice;
 use crate::memory::{OutputRegion, SealedInput};
 use crate::shutdown::Stop;
+pub use error::{RunError, StartError};
 
 /// How long a worker whose socket closed may take to exit, so that its exit code is seen.
 const EXIT_GRACE: Duration = Duration::from_secs(1);
@@ -78,93 +79,6 @@ pub enum Heard {
     Beat,
     /// The report of its job.
     Done(Box<Report>),
-}
-
-/// Why a worker did not become ready.
-#[derive(Debug, thiserror::Error)]
-pub enum StartError {
-    /// Making its socket, its folder or its memory failed.
-    #[error("cannot prepare a worker: {0}")]
-    Prepare(#[source] io::Error),
-    /// The process did not start.
-    #[error(transparent)]
-    Spawn(#[from] SpawnError),
-    /// It gave up, and said why.
-    #[error("worker gave up: {message}")]
-    Fatal {
-        /// Its words.
-        message: String,
-    },
-    /// It ended without a word.
-    #[error("worker {how} before it was ready")]
-    Ended {
-        /// How, and what it wrote to stderr.
-        how: String,
-    },
-    /// It was not ready in time.
-    #[error("worker was not ready in time")]
-    Timeout,
-    /// It broke the protocol.
-    #[error("worker broke the protocol: {what}")]
-    Protocol {
-        /// How.
-        what: String,
-    },
-    /// It is less confined than it must be.
-    #[error("--sandbox={policy} asks for more than there is: {gap}")]
-    Posture {
-        /// What was asked for.
-        policy: SandboxPolicy,
-        /// What does not hold.
-        gap: Gap,
-    },
-    /// The user wants to stop.
-    #[error("interrupted")]
-    Interrupted,
-}
-
-/// Why a job has no report; the worker is gone in each case.
-#[derive(Debug, thiserror::Error)]
-pub enum RunError {
-    /// The process ended while it held the job.
-    #[error("worker {how} while it held the job")]
-    Crashed {
-        /// How, and what it wrote to stderr.
-        how: String,
-    },
-    /// It broke the protocol.
-    #[error("worker broke the protocol: {what}")]
-    Protocol {
-        /// How.
-        what: String,
-    },
-    /// It was not done in time.
-    #[error("no answer after {elapsed_ms} ms")]
-    OverTime {
-        /// Time that the job had, in milliseconds.
-        elapsed_ms: u64,
-        /// Its limit, in milliseconds.
-        limit_ms: u64,
-    },
-    /// A stage was not done in time.
-    #[error("stage {} goes on after {elapsed_ms} ms", stage.as_str())]
-    StageOverTime {
-        /// Which.
-        stage: Stage,
-        /// Time that it had, in milliseconds.
-        elapsed_ms: u64,
-        /// Its limit, in milliseconds.
-        limit_ms: u64,
-    },
-    /// The process stood still: it gave no sign of life.
-    #[error("worker gave no sign of life for {silent_ms} ms")]
-    Hung {
-        /// How long, in milliseconds.
-        silent_ms: u64,
-    },
-    /// The user wants to stop.
-    #[error("interrupted")]
-    Interrupted,
 }
 
 /// What a job is, but for what only the worker's connection knows.

@@ -5,6 +5,7 @@
 use std::os::fd::RawFd;
 use std::path::PathBuf;
 use std::process;
+use std::sync::Mutex;
 use std::thread;
 use std::time::Duration;
 
@@ -58,6 +59,11 @@ fn act(job: &Job) {
         "once" => crash_unless_there(&job.source_hash),
         "hang" => thread::sleep(Duration::from_secs(1000)),
         "garbage" => drop(send(SOCKET, b"garbage", MsgFlags::empty())),
+        "leak" => grow(8 << 20),
+        "balloon" => {
+            grow(256 << 20);
+            thread::sleep(Duration::from_secs(1000));
+        }
         "other" => id = job.id + 1,
         "silent" => drop(nix::unistd::close(SOCKET)),
         "device" => report.reject(Failure::new(Code::Device, "sticky")),
@@ -72,6 +78,12 @@ fn act(job: &Job) {
     }
     let counters = Counters { jobs: job.id, ..Counters::default() };
     say(&Event::Done { id, report: Box::new(report), counters });
+}
+
+/// Takes memory for good.
+fn grow(bytes: usize) {
+    static TAKEN: Mutex<Vec<Vec<u8>>> = Mutex::new(Vec::new());
+    TAKEN.lock().unwrap().push(vec![1; bytes]);
 }
 
 /// Crashes the first time that it sees these bytes.

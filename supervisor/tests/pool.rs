@@ -18,7 +18,7 @@ use refmill_supervisor::intake::Origin;
 use refmill_supervisor::pool::confinement::Confinement;
 use refmill_supervisor::pool::posture::SandboxPolicy;
 use refmill_supervisor::pool::worker::WorkerPlan;
-use refmill_supervisor::pool::{self, Deadlines, Ended, News, Order, Rules, SlotSpec, Task};
+use refmill_supervisor::pool::{self, Deadlines, Ended, News, Order, Rules, SlotSpec, Task, WatermarkPolicy};
 use refmill_supervisor::publish::Outputs;
 use refmill_supervisor::shutdown::Stop;
 
@@ -59,6 +59,8 @@ fn run_on(slots: &[SlotSpec], rules: &Rules, extensions: &[&str], wall_ms: u64, 
         News::Finished(finished) => reports[finished.index] = Some(finished.report),
         News::Ready(device, _) => news_of.push(format!("ready: {}", device.kind)),
         News::SlotLost(reason) => news_of.push(format!("lost: {reason}")),
+        News::Recycled(slot, reason) => news_of.push(format!("recycled {slot}: {reason}")),
+        News::Kept(slot, reason) => news_of.push(format!("kept {slot}: {reason}")),
     });
     Run { reports: reports.into_iter().flatten().collect(), ended, news: news_of }
 }
@@ -103,6 +105,46 @@ fn worker_that_is_killed_before_it_is_ready_is_started_again() {
     assert!(std::path::Path::new(&mark).exists());
     assert!(run.ended.broken.is_none(), "{:?}", run.ended);
     assert_eq!(run.reports[0].outcome, Outcome::Ok);
+}
+
+fn watched(host_bytes: u64, host_hard_bytes: u64) -> Rules {
+    let usual = WatermarkPolicy::default();
+    let watermark =
+        WatermarkPolicy { host_bytes, host_hard_bytes, sample_ms: 10, min_life_ms: 0, jitter_percent: 0, ..usual };
+    Rules { watermark, ..Rules::default() }
+}
+
+#[test]
+fn worker_that_leaks_is_recycled_before_its_hard_limit_and_no_job_is_tried_twice() {
+    let slots = SlotSpec::several(&plan(fake_worker()), 1);
+    let jobs = ["leak"; 60];
+    let run = run_on(&slots, &watched(128 << 20, 256 << 20), &jobs, 10_000, &Stop::new().unwrap());
+    assert_eq!(run.reports.len(), jobs.len());
+    assert!(run.reports.iter().all(|report| report.outcome == Outcome::Ok));
+    let recycled = run.news.iter().filter(|news| news.starts_with("recycled cpu-0: host memory is ")).count();
+    // 8 MiB a job make 480 MiB in all; the trend is seen from the eighth job on.
+    assert!((3..=7).contains(&recycled), "{:?}", run.news);
+    assert!(run.news.iter().all(|news| !news.contains("hard limit")), "{:?}", run.news);
+}
+
+#[test]
+fn worker_that_is_over_its_mark_from_the_start_is_kept_and_that_is_said_once() {
+    let slots = SlotSpec::several(&plan(fake_worker()), 1);
+    let run = run_on(&slots, &watched(4 << 10, 256 << 20), &["ok"; 20], 10_000, &Stop::new().unwrap());
+    assert!(run.reports.iter().all(|report| report.outcome == Outcome::Ok));
+    let kept = run.news.iter().filter(|news| news.starts_with("kept cpu-0: host memory is ")).count();
+    assert_eq!((kept, run.news.len()), (1, 2), "{:?}", run.news);
+}
+
+#[test]
+fn worker_over_its_hard_limit_is_killed_in_mid_job_and_its_image_fails_after_a_second_try() {
+    let slots = SlotSpec::several(&plan(fake_worker()), 1);
+    let rules = watched(64 << 20, 128 << 20);
+    let run = run_on(&slots, &rules, &["balloon", "ok"], 60_000, &Stop::new().unwrap());
+    let failure = run.reports[0].error.clone().unwrap();
+    assert_eq!(failure.code, Code::WorkerCrashed);
+    assert!(failure.message.contains("the hard limit is 134217728, 2 times in a row"), "{}", failure.message);
+    assert_eq!(run.reports[1].outcome, Outcome::Ok);
 }
 
 #[test]

@@ -89,6 +89,8 @@ impl Teller {
         match news {
             News::Ready(_, verdict) => verdict.notes().for_each(|note| self.note(&note)),
             News::SlotLost(reason) => self.note(&format!("a worker was lost and not replaced: {reason}")),
+            News::Kept(slot, reason) => self.note(&format!("{slot}: worker not recycled: {reason}")),
+            News::Recycled(..) => {}
             News::Finished(finished) => {
                 self.early.insert(finished.index, finished.report);
                 while let Some(report) = self.early.remove(&self.next) {

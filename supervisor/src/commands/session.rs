@@ -48,6 +48,8 @@ impl Session {
                 verdict.notes().for_each(|note| progress.note(&note));
             }
             News::SlotLost(reason) => progress.note(&format!("a worker was lost and not replaced: {reason}")),
+            News::Kept(slot, reason) => progress.note(&format!("{slot}: worker not recycled: {reason}")),
+            News::Recycled(..) => {}
             News::Finished(finished) => progress.finished(&finished.report),
         };
         pool::run(&self.plan, self.slots(), &self.order, &self.tasks, &self.stop, &mut tell)

@@ -5,6 +5,7 @@ pub mod cgroup;
 pub mod claim;
 pub mod confinement;
 pub mod deadlines;
+mod life;
 pub mod mailbox;
 pub mod namespaces;
 pub mod postman;
@@ -124,6 +125,10 @@ pub enum News {
     Ready(Device, Verdict),
     /// A further worker could not be had; the others go on.
     SlotLost(String),
+    /// The slot of this name has a fresh worker, since the one before had had its day, for this reason.
+    Recycled(String, String),
+    /// The slot of this name keeps a worker that is over its mark, for this reason.
+    Kept(String, String),
     /// A task has its report. They come in the order of their completion.
     Finished(Box<Finished>),
 }
@@ -143,6 +148,8 @@ enum Message {
     Started(usize, Box<Device>, Verdict),
     Finished(Box<Finished>),
     Lost(usize, StartError),
+    Recycled(String, String),
+    Kept(String, String),
 }
 
 impl Message {
@@ -150,7 +157,7 @@ impl Message {
     fn place(&self) -> Option<usize> {
         match self {
             Self::Started(place, ..) | Self::Lost(place, _) => Some(*place),
-            Self::Finished(_) => None,
+            Self::Finished(_) | Self::Recycled(..) | Self::Kept(..) => None,
         }
     }
 }
@@ -231,6 +238,8 @@ pub fn run_from(
                     }
                 }
                 Message::Finished(finished) => tell(News::Finished(finished)),
+                Message::Recycled(slot, reason) => tell(News::Recycled(slot, reason)),
+                Message::Kept(slot, reason) => tell(News::Kept(slot, reason)),
                 Message::Lost(_, StartError::Interrupted) => {}
                 Message::Lost(_, error) => {
                     if ended.worked {

@@ -11,6 +11,8 @@ use refmill::failure::{Code, Failure, Stage};
 use refmill::job::Job;
 use refmill::report::{Report, Source};
 
+use super::life::Life;
+use super::watermark::Verdict;
 use super::worker::{Assignment, Heard, RunError, StartError, Worker};
 use super::{Finished, Given, Message, Order, Rules, SlotSpec, Supply, Task, TaskSource};
 use crate::memory::SealedInput;
@@ -65,18 +67,18 @@ impl Slot<'_> {
     }
 
     fn work(self, worker: Worker, tell: &Sender<Message>) {
-        let mut worker = Some(worker);
+        let mut crew = Crew::default();
+        crew.enlist(self, worker);
+        let mut job_ended = false;
         while !self.stop.is_requested() {
-            // An idle worker is heard as well: one that died, or stands still, is replaced before it gets a job.
-            if worker.as_mut().is_some_and(|worker| worker.attend(self.stop).is_err()) {
-                worker = None;
-            }
+            self.tend(&mut crew, std::mem::take(&mut job_ended), tell);
             let given = match self.source.next(&self.spec.name) {
                 Supply::Task(given) => given,
                 Supply::Later => continue,
                 Supply::Over => break,
             };
-            let halt = match self.process(&given, &mut worker) {
+            job_ended = true;
+            let halt = match self.process(&given, &mut crew) {
                 Ok(Some(report)) => {
                     self.source.settle(&given.task, &report);
                     let finished = Finished { index: given.task.index, report };
@@ -92,13 +94,41 @@ impl Slot<'_> {
             }
             break;
         }
-        if let Some(worker) = worker {
+        if let Some(worker) = crew.worker {
             worker.stop();
         }
     }
 
+    /// Between jobs: an idle worker that died, or stands still, is replaced before it gets a job; one that has had its
+    /// day goes once its replacement is ready.
+    fn tend(self, crew: &mut Crew, job_ended: bool, tell: &Sender<Message>) {
+        let Crew { worker: Some(worker), life: Some(life), .. } = crew else { return };
+        if worker.attend(self.stop).is_err() {
+            crew.worker = None;
+            return;
+        }
+        let name = self.spec.name.clone();
+        match life.look(worker, true, job_ended) {
+            Verdict::Fine => {}
+            Verdict::Refused(refusal) => drop(tell.send(Message::Kept(name, refusal.to_string()))),
+            Verdict::Kill { kind, bytes, limit } => {
+                crew.worker = None;
+                drop(tell.send(Message::Recycled(name, RunError::OverMemory { kind, bytes, limit }.to_string())));
+            }
+            Verdict::Recycle(reason) => match self.start() {
+                Ok(fresh) => {
+                    let old = crew.worker.take();
+                    crew.enlist(self, fresh);
+                    old.into_iter().for_each(Worker::stop);
+                    drop(tell.send(Message::Recycled(name, reason.to_string())));
+                }
+                Err(error) => drop(tell.send(Message::Kept(name, format!("{reason}, but {error}")))),
+            },
+        }
+    }
+
     /// One task from its input to its published report; none where the source wants nothing published.
-    fn process(self, given: &Given<'_>, worker: &mut Option<Worker>) -> Result<Option<Report>, Halt> {
+    fn process(self, given: &Given<'_>, crew: &mut Crew) -> Result<Option<Report>, Halt> {
         let Given { task, order } = given;
         let mut source = Source { name: task.name.clone(), ..Source::default() };
         if let Err(failure) = task.outputs.check() {
@@ -116,24 +146,24 @@ impl Slot<'_> {
         source.bytes = input.bytes();
         source.blake3 = input.blake3().to_owned();
         let job = order.job(task, &input);
-        let mut report = self.attempt(&job, &input, worker)?;
+        let mut report = self.attempt(&job, &input, crew)?;
         source.format = report.source.format;
         report.source = source;
-        let output = worker.as_ref().map(Worker::output);
+        let output = crew.worker.as_ref().map(Worker::output);
         let report = self.source.accept(task, report).map(|report| self.source.publish(task, report, output));
         if output.is_some_and(|output| output.reclaim().is_err()) {
             // Memory that cannot be given back goes with its worker.
-            *worker = None;
+            crew.worker = None;
         }
         Ok(report)
     }
 
-    fn attempt(self, job: &Job, input: &SealedInput, worker: &mut Option<Worker>) -> Result<Report, Halt> {
+    fn attempt(self, job: &Job, input: &SealedInput, crew: &mut Crew) -> Result<Report, Halt> {
         let mut attempt = 1;
         loop {
             let last = attempt >= self.source.attempts();
-            let running = self.ready(worker)?;
-            let failure = match self.answer(running, Assignment { job: job.clone(), input }) {
+            self.ready(crew)?;
+            let failure = match self.answer(crew, Assignment { job: job.clone(), input }) {
                 Ok(report) => {
                     let retry = report.error.as_ref().is_some_and(|failure| failure.blame.is_retryable());
                     if !retry {
@@ -141,18 +171,18 @@ impl Slot<'_> {
                     }
                     if last {
                         // The next job shall not begin where the device has just failed.
-                        *worker = None;
+                        crew.worker = None;
                         return Ok(report);
                     }
                     None
                 }
                 Err(RunError::Interrupted) => return Err(Halt::Interrupted),
-                Err(error @ (RunError::Crashed { .. } | RunError::Hung { .. })) => {
+                Err(error @ (RunError::Crashed { .. } | RunError::Hung { .. } | RunError::OverMemory { .. })) => {
                     last.then(|| failure(&error, attempt))
                 }
                 Err(error) => Some(failure(&error, attempt)),
             };
-            *worker = None;
+            crew.worker = None;
             if let Some(failure) = failure {
                 return Ok(Report::rejected(Source::default(), failure));
             }
@@ -160,25 +190,53 @@ impl Slot<'_> {
         }
     }
 
-    fn answer(self, worker: &mut Worker, assignment: Assignment<'_>) -> Result<Report, RunError> {
+    fn answer(self, crew: &mut Crew, assignment: Assignment<'_>) -> Result<Report, RunError> {
+        let Crew { worker: Some(worker), life: Some(life), .. } = crew else {
+            return Err(RunError::Crashed { how: "was gone".into() });
+        };
         worker.begin(assignment, self.stop)?;
+        let pause = LISTEN.min(self.rules.watermark.period());
         loop {
-            if let Heard::Done(report) = worker.listen(Instant::now() + LISTEN, self.stop)? {
+            if let Heard::Done(report) = worker.listen(Instant::now() + pause, self.stop)? {
                 return Ok(*report);
+            }
+            if let Verdict::Kill { kind, bytes, limit } = life.look(worker, false, false) {
+                return Err(RunError::OverMemory { kind, bytes, limit });
             }
         }
     }
 
-    fn ready(self, worker: &mut Option<Worker>) -> Result<&mut Worker, Halt> {
-        let running = match worker.take() {
-            Some(running) => running,
-            None => match self.start() {
-                Ok(running) => running,
-                Err(StartError::Interrupted) => return Err(Halt::Interrupted),
-                Err(error) => return Err(Halt::NoWorker(error)),
-            },
-        };
-        Ok(worker.insert(running))
+    /// Sees to it that there is a worker.
+    fn ready(self, crew: &mut Crew) -> Result<(), Halt> {
+        if crew.worker.is_some() {
+            return Ok(());
+        }
+        match self.start() {
+            Ok(worker) => crew.enlist(self, worker),
+            Err(StartError::Interrupted) => return Err(Halt::Interrupted),
+            Err(error) => return Err(Halt::NoWorker(error)),
+        }
+        Ok(())
+    }
+}
+
+/// A slot's worker, and what is remembered of those before it.
+#[derive(Debug, Default)]
+struct Crew {
+    worker: Option<Worker>,
+    life: Option<Life>,
+    lives: u64,
+    /// Lives in a row that ended before their time.
+    short_lives: u32,
+}
+
+impl Crew {
+    fn enlist(&mut self, slot: Slot<'_>, worker: Worker) {
+        let was_short = self.life.as_ref().is_some_and(Life::is_short);
+        self.short_lives = if was_short { self.short_lives.saturating_add(1) } else { 0 };
+        self.life = Some(Life::new(slot.rules, slot.place, self.lives, self.short_lives));
+        self.lives = self.lives.saturating_add(1);
+        self.worker = Some(worker);
     }
 }
 
@@ -192,7 +250,9 @@ fn failure(error: &RunError, attempts: u32) -> Failure {
         }
         RunError::Protocol { .. } => Failure::new(Code::WorkerProtocol, error.to_string()),
         RunError::Hung { .. } => Failure::new(Code::WorkerHung, format!("{error}{often}")),
-        RunError::Crashed { .. } => Failure::new(Code::WorkerCrashed, format!("{error}{often}")),
+        RunError::Crashed { .. } | RunError::OverMemory { .. } => {
+            Failure::new(Code::WorkerCrashed, format!("{error}{often}"))
+        }
         RunError::Interrupted => Failure::new(Code::Internal, error.to_string()),
     }
 }

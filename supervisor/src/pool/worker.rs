@@ -7,6 +7,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use refmill::beat::Counters;
 use refmill::job::Job;
 use refmill::report::{Device, Report};
 use refmill::wire::{Event, Region, Request};
@@ -18,6 +19,7 @@ use super::mailbox::{Mailbox, MailboxError};
 use super::postman::{Postman, PostmanError};
 use super::posture::{SandboxPolicy, Verdict};
 use super::process::Process;
+use super::sample;
 use super::spawn::{Isolation, Launch, SOCKET_FD, spawn};
 use super::vitals::{Late, Vitals};
 use crate::devices::Choice;
@@ -159,6 +161,25 @@ impl Worker {
     #[must_use]
     pub fn out_of_memory(&self) -> Option<u64> {
         self.prepared.out_of_memory()
+    }
+
+    /// Its process id.
+    #[must_use]
+    pub fn pid(&self) -> u32 {
+        self.process.pid()
+    }
+
+    /// Jobs that it was given.
+    #[must_use]
+    pub fn jobs(&self) -> u64 {
+        self.jobs
+    }
+
+    /// What it said last about itself, unless that contradicts itself or the jobs that were counted here.
+    #[must_use]
+    pub fn counters(&self) -> Counters {
+        let told = self.vitals.counters();
+        if told.contradiction(self.jobs, sample::ram()).is_some() { Counters::default() } else { told }
     }
 
     /// Where the artifacts of the last job lie.

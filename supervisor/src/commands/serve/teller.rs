@@ -37,6 +37,8 @@ impl<'a> Teller<'a> {
                 self.notifier.ready();
             }
             News::SlotLost(reason) => tell(false, &format!("a worker was lost and not replaced: {}", shown(&reason))),
+            News::Recycled(slot, reason) => tell(self.voice.quiet, &format!("{slot}: worker recycled: {reason}")),
+            News::Kept(slot, reason) => tell(false, &format!("{slot}: worker not recycled: {}", shown(&reason))),
             News::Finished(finished) => self.finished(&finished.report),
         }
     }

@@ -6,6 +6,7 @@ use refmill::failure::Stage;
 
 use crate::pool::posture::{Gap, SandboxPolicy};
 use crate::pool::spawn::SpawnError;
+use crate::pool::watermark::Kind;
 
 /// Why a worker did not become ready.
 #[derive(Debug, thiserror::Error)]
@@ -88,6 +89,16 @@ pub enum RunError {
     Hung {
         /// How long, in milliseconds.
         silent_ms: u64,
+    },
+    /// It took more memory than any worker may.
+    #[error("worker was killed: its {kind} was {bytes} bytes, the hard limit is {limit}")]
+    OverMemory {
+        /// Which memory.
+        kind: Kind,
+        /// What was seen, in bytes.
+        bytes: u64,
+        /// The limit, in bytes.
+        limit: u64,
     },
     /// The user wants to stop.
     #[error("interrupted")]

@@ -30,7 +30,7 @@ pub(super) fn owned(make: impl Fn() -> io::Result<NamedTempFile>) -> io::Result<
 }
 
 /// Removes the temporary files in a folder that belong to no running process. Returns how many. What is not a plain
-/// file of this user with a name that only [`owned`] gives is not touched.
+/// file of this user with a name that only this program gives is not touched.
 ///
 /// # Errors
 /// The folder cannot be listed. A file that cannot be removed is left.

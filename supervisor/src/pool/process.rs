@@ -74,6 +74,12 @@ impl Process {
         ending
     }
 
+    /// Whether the process ends by itself, or has, within `time`. It is not reaped.
+    #[must_use]
+    pub fn has_ended(&self, time: Duration) -> bool {
+        self.ending.is_some() || self.wait(time).is_some()
+    }
+
     /// Waits without reaping.
     fn wait(&self, time: Duration) -> Option<Ending> {
         let pid = Pid::from_raw(i32::try_from(self.pid()).ok()?);

@@ -30,6 +30,9 @@ pub use error::{RunError, StartError};
 /// How long a worker whose socket closed may take to exit, so that its exit code is seen.
 const EXIT_GRACE: Duration = Duration::from_secs(1);
 
+/// How long a process that was killed may take to be seen as ended, once something about it failed.
+const DYING: Duration = Duration::from_millis(100);
+
 /// How workers are started.
 #[derive(Debug, Clone)]
 pub struct WorkerPlan {
@@ -110,23 +113,25 @@ impl Worker {
         let pid = process.pid();
         // Only the worker may hold its end: its death must be seen as the end of the stream.
         drop(socket);
-        let mut listen = |mailbox: &mut Mailbox| match mailbox.receive(deadline, stop) {
-            Ok(Event::Fatal { message }) => Err(StartError::fatal(message, &mut process)),
+        let listen = |mailbox: &mut Mailbox, process: &mut Process| match mailbox.receive(deadline, stop) {
+            Ok(Event::Fatal { message }) => Err(StartError::fatal(message, process)),
             Ok(event) => Ok(event),
-            Err(error) => Err(StartError::from_mailbox(error, &mut process)),
+            Err(error) => Err(StartError::from_mailbox(error, process)),
         };
-        let Event::Hello { server } = listen(&mut mailbox)? else {
+        let Event::Hello { server } = listen(&mut mailbox, &mut process)? else {
             return Err(StartError::protocol("its first event is not Hello"));
         };
         let left = deadline.saturating_duration_since(Instant::now());
-        let postman = Postman::connect(&server, folder.path(), left)?;
+        let connected = Postman::connect(&server, folder.path(), left);
+        let postman = connected.map_err(|error| StartError::from(error).unless_gone(&mut process))?;
         // Before its first job and beside its start, since both take their time.
-        prepared.enter(pid).map_err(weaker)?;
-        let Event::Ready { device, posture } = listen(&mut mailbox)? else {
+        prepared.enter(pid).map_err(|gap| weaker(gap).unless_gone(&mut process))?;
+        let Event::Ready { device, posture } = listen(&mut mailbox, &mut process)? else {
             return Err(StartError::protocol("its second event is not Ready"));
         };
         let device = plan.verified(device)?;
-        let verdict = prepared.judge(&device.kind, posture, pid).map_err(weaker)?;
+        let judged = prepared.judge(&device.kind, posture, pid);
+        let verdict = judged.map_err(|gap| weaker(gap).unless_gone(&mut process))?;
         let sent = mailbox.send_region(Region::Output, std::os::fd::AsFd::as_fd(&output), deadline, stop);
         sent.map_err(|error| StartError::from_mailbox(error, &mut process))?;
         let (deadlines, vitals) = (deadlines.clone(), Vitals::new(Instant::now()));
@@ -347,6 +352,11 @@ impl StartError {
     fn fatal(message: String, process: &mut Process) -> Self {
         process.end(EXIT_GRACE);
         Self::Fatal { message: printable(&message, 500) }
+    }
+
+    /// This, or its end where the process has gone meanwhile: then nothing else about it can work.
+    fn unless_gone(self, process: &mut Process) -> Self {
+        if process.has_ended(DYING) { Self::Ended { how: epitaph(process) } } else { self }
     }
 
     fn from_mailbox(error: MailboxError, process: &mut Process) -> Self {

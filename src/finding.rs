@@ -29,8 +29,12 @@ pub struct Finding {
     pub code: FindingCode,
     /// How much it matters.
     pub severity: Severity,
-    /// Where: segment, chunk, IFD, tag, byte offset. Empty where it concerns the whole file.
+    /// Where: segment, chunk, box, IFD, tag. Empty where it concerns the whole file.
     pub place: String,
+    /// Where that begins, in bytes from the start of the file. None where it concerns the whole file, and where the
+    /// place lies in something that is stored deflated or as text.
+    #[serde(default)]
+    pub offset: Option<u64>,
     /// What was found there.
     pub found: String,
     /// The rule that decides, with its source.
@@ -63,7 +67,14 @@ impl Finding {
     /// A finding with its code's own severity and rule.
     #[must_use]
     pub fn new(code: FindingCode, place: impl Into<String>, found: impl Into<String>) -> Self {
-        Self { code, severity: code.severity(), place: text(place), found: text(found), rule: text(code.rule()) }
+        let (severity, rule) = (code.severity(), text(code.rule()));
+        Self { code, severity, place: text(place), offset: None, found: text(found), rule }
+    }
+
+    /// The same finding, at this offset in the file.
+    #[must_use]
+    pub fn at(self, offset: impl Into<Option<usize>>) -> Self {
+        Self { offset: offset.into().map(|offset| offset as u64), ..self }
     }
 }
 

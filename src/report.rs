@@ -42,6 +42,9 @@ pub struct Report {
     pub image: Option<Image>,
     /// How its colours were read, once that was decided.
     pub colour: Option<Colour>,
+    /// What the pixels say, where linear light is declared for 8 bits and they were decoded.
+    #[serde(default)]
+    pub linear_evidence: Option<LinearEvidence>,
     /// What was found, in the order of the stages.
     pub findings: Vec<Finding>,
     /// How many findings did not fit.
@@ -178,6 +181,20 @@ pub struct Primaries {
     pub blue: [f64; 2],
 }
 
+/// How the codes of 8-bit pixels are spread: what speaks for or against the linear light that is declared for them.
+/// A picture of a scene has its median near L* 50 under the right reading, and far from it under the wrong one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct LinearEvidence {
+    /// Pixels in each sixteenth of the codes, by luma, in thousandths of all.
+    pub permille: [u16; 16],
+    /// The median code, by luma.
+    pub median_code: u8,
+    /// CIE L* of the median, were it linear light, 0 to 100.
+    pub lightness_as_linear: u8,
+    /// CIE L* of the median, were it sRGB, 0 to 100.
+    pub lightness_as_srgb: u8,
+}
+
 /// Something produced.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Artifact {
@@ -258,6 +275,7 @@ impl Report {
             source,
             image: None,
             colour: None,
+            linear_evidence: None,
             findings: Vec::new(),
             findings_omitted: 0,
             repairs: Vec::new(),

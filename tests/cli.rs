@@ -55,7 +55,9 @@ fn missing_file_is_named_and_costs_no_other() {
 #[test]
 fn every_bad_fixture_is_told_by_name_and_code_and_leaves_a_report_alone() {
     let scratch = Scratch::new();
-    let wanted = expected("bad");
+    let mut wanted = expected("bad");
+    // A worker built without a feature refuses its files for that reason.
+    wanted.retain(|expected| expected.answer.get("needs").is_none());
     let inputs = wanted.iter().map(|expected| expected.path.to_str().unwrap());
     let ended = scratch.run(inputs).with_code(3);
     let told = |path: &str, code: &str| ended.stderr.contains(&format!("{path}: {code}: "));
@@ -64,9 +66,9 @@ fn every_bad_fixture_is_told_by_name_and_code_and_leaves_a_report_alone() {
         .filter(|it| !told(it.path.to_str().unwrap(), it.answer["code"].as_str().unwrap()))
         .map(|it| file_name(it.path.to_str().unwrap()))
         .collect();
-    assert_eq!((wanted.len(), missing), (10, Vec::new()), "{}", ended.stderr);
-    assert_eq!(scratch.names("out").iter().filter(|name| name.ends_with(".report.json")).count(), 10);
-    assert_eq!(scratch.names("out").len(), 10);
+    assert_eq!((wanted.len(), missing), (14, Vec::new()), "{}", ended.stderr);
+    assert_eq!(scratch.names("out").iter().filter(|name| name.ends_with(".report.json")).count(), 14);
+    assert_eq!(scratch.names("out").len(), 14);
 }
 
 #[test]

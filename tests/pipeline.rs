@@ -113,12 +113,12 @@ fn tensor_file_says_where_its_tensors_come_from() {
 
 #[test]
 fn sound_fixtures_give_the_expected_pixels_and_findings() {
-    assert_eq!(check_fixtures("images"), 25);
+    assert_eq!(check_fixtures("images"), 113);
 }
 
 #[test]
 fn defective_fixtures_give_the_expected_pixels_and_findings() {
-    assert_eq!(check_fixtures("defects"), 11);
+    assert_eq!(check_fixtures("defects"), 97);
 }
 
 /// Compares every fixture of a folder with `expected.json`, and counts them.

@@ -1,6 +1,5 @@
 //! What the fuzz targets do with their bytes. Each holds a promise besides not crashing, and says which.
 
-use std::borrow::Cow;
 use std::cell::RefCell;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -57,7 +56,7 @@ pub fn container(bytes: &[u8], format: Format) {
 
 /// Reads one EXIF block.
 pub fn exif(bytes: &[u8]) {
-    let block = Block { place: "fuzz".into(), bytes: Cow::Borrowed(bytes) };
+    let block = Block::made("fuzz", None, bytes);
     drop(exif::inspect(&[block], &mut Vec::new()));
     let _any_number = exif::xmp_orientation(bytes);
 }
@@ -65,7 +64,7 @@ pub fn exif(bytes: &[u8]) {
 /// Judges one profile: one that passes has the size that its header says.
 pub fn icc(bytes: &[u8]) {
     for model in [Model::Rgb, Model::Gray, Model::Cmyk, Model::Lab] {
-        let block = Block { place: "fuzz".into(), bytes: Cow::Borrowed(bytes) };
+        let block = Block::made("fuzz", None, bytes);
         if let Some(profile) = icc::judge(&block, model, &mut Vec::new()) {
             assert!(bytes.starts_with(&profile.bytes));
         }

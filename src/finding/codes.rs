@@ -9,6 +9,7 @@ use crate::report::Format::{self, Avif, Bmp, Gif, Heic, Jpeg, Png, Tiff, Webp};
 
 const EVERY: &[Format] = &[Jpeg, Png, Webp, Tiff, Gif, Bmp, Avif, Heic];
 const WITH_EXIF: &[Format] = &[Jpeg, Png, Webp, Tiff, Avif, Heic];
+const EXIF_BLOCK: &[Format] = &[Jpeg, Png, Webp, Avif, Heic];
 const WITH_ALPHA: &[Format] = &[Png, Webp, Tiff, Gif, Bmp, Avif, Heic];
 const WITH_FRAMES: &[Format] = &[Png, Webp, Tiff, Gif, Avif, Heic];
 const DEEP: &[Format] = &[Png, Tiff, Avif, Heic];
@@ -17,6 +18,9 @@ const PNG: &[Format] = &[Png];
 const WEBP: &[Format] = &[Webp];
 const JPEG_TIFF: &[Format] = &[Jpeg, Tiff];
 const JPEG_GIF: &[Format] = &[Jpeg, Gif];
+const JPEG_PNG_WEBP_TIFF: &[Format] = &[Jpeg, Png, Webp, Tiff];
+const JPEG_PNG_WEBP: &[Format] = &[Jpeg, Png, Webp];
+const JPEG_WEBP_TIFF: &[Format] = &[Jpeg, Webp, Tiff];
 const PNG_AVIF_HEIC: &[Format] = &[Png, Avif, Heic];
 const JPEG_PNG_WEBP_GIF: &[Format] = &[Jpeg, Png, Webp, Gif];
 const JPEG_PNG_WEBP_TIFF_GIF: &[Format] = &[Jpeg, Png, Webp, Tiff, Gif];
@@ -66,7 +70,7 @@ macro_rules! finding_codes {
 // Columns: variant, code, severity, formats that can carry it; what it means, in one sentence; the rule that decides,
 // with its source; what is decided, in a few words; what the user can do.
 finding_codes! {
-    ExifAbsent "exif_absent" Info WITH_EXIF
+    ExifAbsent "exif_absent" Info EXIF_BLOCK
         "The file carries no EXIF."
         "CIPA DC-008-2023 (Exif 3.0): EXIF is optional; Orientation then counts as 1"
         "orientation counts as 1"
@@ -86,7 +90,12 @@ finding_codes! {
         "TIFF 6.0 section 2: entries of an IFD are sorted by tag, so unique; of blocks and of tags the first readable one counts"
         "the first readable one counts"
         "Remove the copies. Programs differ in which one they take, so the picture may be turned in one and not in the other.";
-    OrientationApplied "orientation_applied" Info WITH_EXIF
+    ExifExtended "exif_extended" Info JPEG
+        "The EXIF is longer than a segment and goes on in the next ones."
+        "CIPA DC-008-2023 (Exif 3.0) 4.7.2 gives EXIF one APP1 segment; further ones that follow at once and begin with no TIFF header go on with it, as exiftool writes and reads them"
+        "the segments are put together"
+        "Nothing, if only the thumbnail or the maker note is cut elsewhere: many readers take the first segment alone.";
+    OrientationApplied "orientation_applied" Info JPEG_PNG_WEBP_TIFF
         "The stored pixels are not upright; the orientation was applied."
         "CIPA DC-008-2023 (Exif 3.0), tag 0x0112 Orientation"
         "turned upright"
@@ -98,15 +107,15 @@ finding_codes! {
         "Look at the picture: if it lies on its side, write the right orientation; else write 1.";
     OrientationConflict "orientation_conflict" Defect WITH_EXIF
         "Two places in the file name different orientations."
-        "EXIF IFD0 beats XMP tiff:Orientation (XMP part 2), which is never applied alone; in AVIF and HEIC irot and imir beat EXIF (ISO/IEC 23008-12 6.5.10, 6.5.12)"
-        "EXIF beats XMP, the container beats EXIF"
+        "EXIF IFD0 beats IFD1, the thumbnail's, and XMP tiff:Orientation (XMP part 2); neither is ever applied. In AVIF and HEIC irot and imir beat EXIF (ISO/IEC 23008-12 6.5.10, 6.5.12)"
+        "IFD0 beats IFD1 and XMP, the container beats EXIF"
         "Look at the repaired image. If it is upright, write its orientation into both places; if not, the other place was right.";
     ColorspaceConflict "colorspace_conflict" Defect WITH_EXIF
         "The EXIF ColorSpace contradicts the embedded profile."
         "CIPA DC-008-2023 (Exif 3.0), tag 0xA001 ColorSpace: 1 is sRGB; the embedded profile (ICC.1:2022 annex B) beats it"
         "the profile counts"
         "Nothing for the colours. To please readers of the tag, write 65535 (uncalibrated).";
-    AdobeRgbByInterop "adobe_rgb_by_interop" Info WITH_EXIF
+    AdobeRgbByInterop "adobe_rgb_by_interop" Info JPEG_WEBP_TIFF
         "No profile, but EXIF says Adobe RGB (ColorSpace 2, or InteroperabilityIndex R03)."
         "DCF 2.0 (CIPA DC-009-2010): a DCF option file carries InteroperabilityIndex R03 and Adobe RGB; ColorSpace 2 is a habit of cameras"
         "read as Adobe RGB (1998)"
@@ -231,6 +240,11 @@ finding_codes! {
         "RFC 9649 2.7, VP8X flags: honoured all the same"
         "the chunk is read all the same"
         "Set the flag: strict readers never look at the chunk.";
+    MetadataStripped "metadata_stripped" Info JPEG_PNG_WEBP
+        "Metadata was left out because `--strip` asked for it."
+        "refmill: --strip gps takes the position out, private what tells of people and single cameras as well, all everything but orientation and colour"
+        "left out"
+        "Nothing. The file as it was keeps what is missing here: delete it where that must not be kept.";
     HdrToneMapped "hdr_tone_mapped" Info PNG_AVIF_HEIC
         "PQ or HLG pixels were brought to SDR."
         "ITU-R BT.2390-11 5.4.1 (EETF) with reference white at 203 cd/m2 (ITU-R BT.2408-7); transfers 16 and 18 of ITU-T H.273 table 3"

@@ -70,6 +70,7 @@ pub fn decided(report: &Report, finding: &Finding) -> String {
         return "rejected by the policy".into();
     }
     match report.repairs.iter().find(|repair| repair.code == finding.code) {
+        Some(repair) if repair.before == finding.found => repair.after.clone(),
         Some(repair) => format!("{} \u{2192} {}", repair.before, repair.after),
         None => finding.code.decision().into(),
     }

@@ -12,6 +12,7 @@ pub mod container;
 pub mod decode;
 pub mod device;
 pub mod encode;
+pub mod evidence;
 pub mod exif;
 pub mod gpu;
 pub mod icc;

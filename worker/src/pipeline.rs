@@ -4,6 +4,7 @@
 //! uploaded: [`crate::srgb::SrgbImage`] comes out of the colour stage alone.
 
 mod derive;
+mod said;
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -26,6 +27,7 @@ use crate::srgb::SrgbImage;
 use crate::tensors::{Derivation, Shape};
 use crate::thumbnails::{self, Thumbnail};
 use crate::{colour, encode, inspect, open, repair, rewrite};
+use said::ProfilePlace;
 
 /// A pixel buffer larger than this is given back to the system after its job.
 const KEEP_BYTES: usize = 64 << 20;
@@ -46,22 +48,29 @@ pub(crate) struct Run<'j> {
     pub report: Report,
     began: Instant,
     pulse: Pulse,
+    profile: ProfilePlace,
 }
 
 impl<'j> Run<'j> {
     /// The first moment of a job on `bytes` of input, which tells `pulse` where it is.
     pub fn new(job: &'j Job, bytes: usize, pulse: Pulse) -> Self {
         let report = Report::new(Source { bytes: bytes as u64, ..Source::default() });
-        Self { job, report, began: Instant::now(), pulse }
+        Self { job, report, began: Instant::now(), pulse, profile: ProfilePlace::default() }
     }
 
     /// The report of a job that ended so.
     pub fn conclude(mut self, result: Result<(), Failure>) -> Report {
         match result {
-            Ok(()) => self.report.conclude(),
+            Ok(()) => {
+                // A rewritten file's repairs are what was written, and no more.
+                if self.job.image != ImageWanted::Lossless || self.job.recipe.is_some() {
+                    said::decisions(&mut self.report);
+                }
+                self.report.conclude();
+            }
             Err(failure) => {
                 if failure.code == Code::Truncated {
-                    self.report.find(Finding::new(FindingCode::Truncated, "", failure.message.clone()));
+                    self.report.find(said::truncated(self.report.source.bytes, &failure.message));
                 }
                 self.report.reject(failure);
             }
@@ -187,6 +196,7 @@ pub(crate) fn judge<'a>(run: &mut Run<'_>, input: &'a [u8]) -> Result<repair::Re
     let repaired = repair::repair(inspected, &mut findings, &mut run.report.repairs);
     settle(run, Stage::Repair, &mut findings)?;
     run.report.image = Some(describe(&repaired));
+    run.profile = ProfilePlace::of(repaired.container.icc.as_ref());
     run.stage(Stage::Repair, Ok(repaired))
 }
 
@@ -197,15 +207,21 @@ pub(crate) fn decode<'a>(
     repaired: repair::Repaired<'a>,
 ) -> Result<Decoded<'a>, Failure> {
     let mut findings = Vec::new();
+    let cut = repaired.container.cut.clone();
     let decoded = decoders.decode(repaired, &run.job.limits, &mut findings);
+    // Decoders call the same thing by many names.
+    let decoded = decoded.map_err(|failure| cut.map_or(failure, |what| Failure::new(Code::Truncated, what)));
     settle(run, Stage::Decode, &mut findings)?;
-    run.stage(Stage::Decode, decoded)
+    let decoded = run.stage(Stage::Decode, decoded)?;
+    said::linear_evidence(&mut run.report, &decoded);
+    Ok(decoded)
 }
 
 /// Pixels and what makes them sRGB.
 pub(crate) fn plan(run: &mut Run<'_>, stage: &mut ColourStage, decoded: Decoded<'_>) -> Result<Unconverted, Failure> {
     let mut findings = Vec::new();
     let planned = stage.bind(decoded, run.job.colour, &mut findings, &mut run.report.repairs);
+    run.profile.name_in(&mut findings);
     settle(run, Stage::Colour, &mut findings)?;
     let image = planned.map_err(|failure| failure.at(Stage::Colour))?;
     run.report.colour = Some(image.colour().clone());
@@ -285,6 +301,12 @@ fn lossless(run: &mut Run<'_>, repaired: &repair::Repaired<'_>, output: &mut Out
     if job.recipe.is_none() {
         run.report.repairs.clear();
         run.report.colour = Some(colour::about(&repaired.meaning, "", job.colour));
+    }
+    let dropped = repairs.iter().filter(|repair| repair.code == FindingCode::MetadataStripped);
+    let dropped: Vec<&str> = dropped.map(|repair| repair.before.as_str()).collect();
+    if !dropped.is_empty() {
+        let finding = Finding::new(FindingCode::MetadataStripped, "", dropped.join("; "));
+        settle(run, Stage::Encode, &mut vec![finding])?;
     }
     run.report.repairs.extend(repairs);
     run.report.repairs.truncate(MAX_FINDINGS);

@@ -175,6 +175,15 @@ fn damaged_metadata_is_repaired_for_good() {
     assert!(changed > 1000, "{changed} changed");
 }
 
+/// Whether something is said twice, or of another size: no defect, and made true all the same.
+fn is_contradictory(bytes: &[u8]) -> bool {
+    let (limits, mut findings) = (Limits::default(), Vec::new());
+    let inspected = inspect::inspect(open::open(bytes, &limits).unwrap(), "", &limits, &mut findings).unwrap();
+    drop(repair::repair(inspected, &mut findings, &mut Vec::new()));
+    let codes = [FindingCode::PngColourPrecedence, FindingCode::DimensionTagMismatch];
+    findings.iter().any(|finding| codes.contains(&finding.code))
+}
+
 #[test]
 fn sound_files_come_out_byte_for_byte() {
     let images = files(&repository().join("fixtures/images"));
@@ -182,7 +191,9 @@ fn sound_files_come_out_byte_for_byte() {
         .iter()
         .map(|path| fs::read(path).unwrap())
         .filter(|bytes| decided(bytes).is_some_and(|d| d.defects.is_empty() && d.meaning.name() != "adobe_rgb"))
+        .filter(|bytes| !is_contradictory(bytes))
         .collect();
-    assert!(sound.len() >= 20, "{} sound files", sound.len());
-    assert!(sound.iter().all(|bytes| repaired(bytes, Strip::Nothing).as_ref() == Some(bytes)));
+    assert!(sound.len() >= 80, "{} sound files", sound.len());
+    let changed = sound.iter().filter(|bytes| repaired(bytes, Strip::Nothing).as_ref() != Some(bytes)).count();
+    assert_eq!(changed, 0);
 }

@@ -1,13 +1,11 @@
 //! Windows bitmap headers: size, depth, and the profile that a version 5 header embeds.
 
-use std::borrow::Cow;
-
 use refmill::failure::Failure;
 use refmill::finding::{Finding, FindingCode};
 use refmill::limits::Limits;
 use refmill::report::Model;
 
-use super::{Block, Container, Header, truncated};
+use super::{Block, Container, Header, over_limit, truncated};
 use crate::bytes::{Order, index_at, slice, u16_at, u32_at};
 
 const FILE_HEADER: usize = 14;
@@ -55,24 +53,27 @@ fn profile<'a>(bytes: &'a [u8], limits: &Limits, container: &mut Container<'a>) 
     if u32_at(bytes, FILE_HEADER, Order::Little)? < 124 {
         return None;
     }
-    let place = "BITMAPV5HEADER".to_owned();
+    let place = format!("BITMAPV5HEADER at byte {FILE_HEADER}");
     match slice(bytes, FILE_HEADER + 56, 4)? {
         b"DEBM" => {
             let start = FILE_HEADER.checked_add(index_at(bytes, FILE_HEADER + 112, Order::Little)?)?;
             let size = index_at(bytes, FILE_HEADER + 116, Order::Little)?;
             match slice(bytes, start, size) {
-                Some(data) if size as u64 <= limits.metadata_bytes => {
-                    container.icc = Some(Block { place, bytes: Cow::Borrowed(data) });
+                Some(data) if data.len() as u64 <= limits.metadata_bytes => {
+                    container.icc = Some(Block::inside(format!("profile at byte {start}"), start, start, data));
                 }
-                _ => {
+                Some(data) => {
+                    container.findings.push(over_limit(place, FILE_HEADER, data.len(), limits));
+                }
+                None => {
                     let found = format!("profile of {size} bytes at byte {start}, input has {}", bytes.len());
-                    container.findings.push(Finding::new(FindingCode::IccTruncated, place, found));
+                    container.findings.push(Finding::new(FindingCode::IccTruncated, place, found).at(FILE_HEADER));
                 }
             }
         }
         b"KNIL" => {
             let found = "the header names a profile in another file, which is never opened";
-            container.findings.push(Finding::new(FindingCode::IccAbsentAssumedSrgb, place, found));
+            container.findings.push(Finding::new(FindingCode::IccAbsentAssumedSrgb, place, found).at(FILE_HEADER));
         }
         _ => {}
     }

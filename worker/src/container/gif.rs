@@ -1,7 +1,5 @@
 //! GIF blocks (GIF89a specification): screen size, frames, and the ICC extension.
 
-use std::borrow::Cow;
-
 use refmill::failure::Failure;
 use refmill::finding::{Finding, FindingCode};
 use refmill::limits::Limits;
@@ -78,10 +76,10 @@ fn blocks(bytes: &[u8], mut at: usize, limits: &Limits, container: &mut Containe
 /// The profile in the application extension at `at`, whose sub-blocks begin at `body`.
 fn profile(bytes: &[u8], at: usize, body: usize, limits: &Limits, container: &mut Container<'_>) {
     let place = format!("application extension at byte {at}");
-    let mut find = |code, found: String| container.findings.push(Finding::new(code, place.clone(), found));
+    let mut find = |code, found: String| container.findings.push(Finding::new(code, place.clone(), found).at(at));
     match joined(bytes, body, limits.metadata_bytes) {
         _ if container.icc.is_some() => find(FindingCode::IccMultiple, "a second ICC extension".into()),
-        Joined::Whole(profile) => container.icc = Some(Block { place, bytes: Cow::Owned(profile) }),
+        Joined::Whole(profile) => container.icc = Some(Block::made(place, Some(at), profile)),
         Joined::OverLimit => {
             find(FindingCode::OverLimit, format!("profile of more than {} bytes, the limit", limits.metadata_bytes));
         }
@@ -92,7 +90,7 @@ fn profile(bytes: &[u8], at: usize, body: usize, limits: &Limits, container: &mu
 fn trailing(bytes: &[u8], end: usize, container: &mut Container<'_>) {
     if let Some(count) = bytes.len().checked_sub(end).filter(|count| *count > 0) {
         let found = format!("{count} bytes after the trailer");
-        container.findings.push(Finding::new(FindingCode::TrailingData, format!("byte {end}"), found));
+        container.findings.push(Finding::new(FindingCode::TrailingData, format!("byte {end}"), found).at(end));
     }
 }
 
@@ -105,7 +103,7 @@ fn canvas(bytes: &[u8], at: usize, container: &mut Container<'_>) -> Option<()> 
         let found = format!("image ends at {right} x {bottom}, the screen has {} x {}", header.width, header.height);
         (header.width, header.height) = (header.width.max(right), header.height.max(bottom));
         let place = format!("image descriptor at byte {at}");
-        container.findings.push(Finding::new(FindingCode::StreamWarning, place, found));
+        container.findings.push(Finding::new(FindingCode::StreamWarning, place, found).at(at));
     }
     Some(())
 }

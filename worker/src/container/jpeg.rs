@@ -1,19 +1,18 @@
 //! JPEG segments (ITU-T T.81 Annex B) up to the first scan, and where the image ends.
 
-use std::borrow::Cow;
-
 use refmill::failure::{Code, Failure};
 use refmill::finding::{Finding, FindingCode};
 use refmill::limits::Limits;
 use refmill::report::Model;
 
 use super::jpeg_icc::IccChunks;
-use super::{Block, Container, Header, corrupt, truncated};
+use super::{Block, Container, Header, corrupt, over_limit, truncated};
 use crate::bytes::{Order, slice, u8_at, u16_at};
 
 const SOI: u8 = 0xd8;
 const EOI: u8 = 0xd9;
 const SOS: u8 = 0xda;
+const EXIF: &[u8] = b"Exif\0";
 const XMP: &[u8] = b"http://ns.adobe.com/xap/1.0/\0";
 
 /// One marker segment.
@@ -90,7 +89,7 @@ pub fn read<'a>(bytes: &'a [u8], limits: &Limits) -> Result<Container<'a>, Failu
     let mut header = None;
     let mut container =
         Container::new(Header { width: 0, height: 0, bits: 8, model: Model::Rgb, alpha: false, frames: 1 });
-    let mut chunks = IccChunks::default();
+    let (mut chunks, mut exif) = (IccChunks::default(), ExifSegments::default());
     let mut scan = None;
     let mut segments = Segments::new(bytes);
     for segment in segments.by_ref() {
@@ -99,13 +98,11 @@ pub fn read<'a>(bytes: &'a [u8], limits: &Limits) -> Result<Container<'a>, Failu
             0xc0..=0xc3 | 0xc5..=0xc7 | 0xc9..=0xcb | 0xcd..=0xcf if header.is_none() => {
                 header = Some(frame_header(payload, marker, offset)?);
             }
-            0xe1 if payload.starts_with(b"Exif\0") => {
-                let body = slice(payload, 6, payload.len().saturating_sub(6)).unwrap_or_default();
-                container.exif.push(block("APP1", offset, body));
-            }
+            0xe1 if payload.starts_with(EXIF) => exif.take(&segment, limits, &mut container),
             0xe1 => {
                 if let (None, Some(body)) = (&container.xmp, payload.strip_prefix(XMP)) {
-                    container.xmp = Some(block("APP1", offset, body));
+                    let place = format!("APP1 at byte {offset}");
+                    container.xmp = Some(Block::inside(place, offset, offset + 4 + XMP.len(), body));
                 }
             }
             0xe2 => chunks.add(offset, payload),
@@ -131,14 +128,51 @@ pub fn read<'a>(bytes: &'a [u8], limits: &Limits) -> Result<Container<'a>, Failu
         Some(trailing) => {
             let place = format!("byte {}", bytes.len() - trailing);
             let found = format!("{trailing} bytes after EOI");
-            container.findings.push(Finding::new(FindingCode::TrailingData, place, found));
+            container.findings.push(Finding::new(FindingCode::TrailingData, place, found).at(bytes.len() - trailing));
         }
     }
     Ok(container)
 }
 
-fn block<'a>(name: &str, offset: usize, bytes: &'a [u8]) -> Block<'a> {
-    Block { place: format!("{name} at byte {offset}"), bytes: Cow::Borrowed(bytes) }
+/// Tells EXIF blocks from the further segments of one that is too long for a segment.
+#[derive(Debug, Default)]
+pub struct ExifSegments {
+    /// Where a further segment would begin.
+    next: Option<usize>,
+}
+
+impl ExifSegments {
+    /// A segment of an extended block, but for its last one, has this many bytes at least.
+    const FULL: usize = 65_000;
+
+    /// Whether this APP1 segment with EXIF goes on with the block of the one before.
+    pub fn is_continued(&mut self, segment: &Segment<'_>) -> bool {
+        let Segment { offset, payload, .. } = *segment;
+        let follows = self.next == Some(offset);
+        self.next = (payload.len() >= Self::FULL).then_some(offset + 4 + payload.len());
+        let body = payload.get(EXIF.len() + 1..).unwrap_or_default();
+        follows && !(body.starts_with(b"II*\0") || body.starts_with(b"MM\0*"))
+    }
+
+    fn take<'a>(&mut self, segment: &Segment<'a>, limits: &Limits, container: &mut Container<'a>) {
+        let Segment { offset, payload, .. } = *segment;
+        let head = EXIF.len() + 1;
+        let body = payload.get(head..).unwrap_or_default();
+        let place = format!("APP1 at byte {offset}");
+        if !self.is_continued(segment) {
+            return container.exif.push(Block::inside(place, offset, offset + 4 + head, body));
+        }
+        let Some(block) = container.exif.last_mut() else { return };
+        let size = block.bytes.len() + body.len();
+        if size as u64 > limits.metadata_bytes {
+            return container.findings.push(over_limit(place, offset, size, limits));
+        }
+        if block.origin.take().is_some() {
+            let found = "the EXIF block goes on in the next segment";
+            container.findings.push(block.finding(FindingCode::ExifExtended, found));
+        }
+        block.bytes.to_mut().extend_from_slice(body);
+    }
 }
 
 fn frame_header(payload: &[u8], marker: u8, offset: usize) -> Result<Header, Failure> {
@@ -152,6 +186,9 @@ fn frame_header(payload: &[u8], marker: u8, offset: usize) -> Result<Header, Fai
         read().ok_or_else(|| corrupt(format!("frame header at byte {offset} has {} bytes, too few", payload.len())))?;
     if matches!(marker, 0xc5..=0xc7 | 0xcd..=0xcf) {
         return Err(Failure::new(Code::Unsupported, "input is a hierarchical JPEG, which no decoder here reads"));
+    }
+    if bits != 8 {
+        return Err(Failure::new(Code::Unsupported, format!("JPEG with {bits} bits a sample; 8 are read")));
     }
     let model = match components {
         1 => Model::Gray,

@@ -1,7 +1,5 @@
 //! Puts an ICC profile together from JPEG APP2 chunks (ICC.1:2022 B.4).
 
-use std::borrow::Cow;
-
 use refmill::finding::{Finding, FindingCode};
 use refmill::limits::Limits;
 
@@ -37,12 +35,13 @@ impl<'a> IccChunks<'a> {
     pub fn assemble(mut self, limits: &Limits, findings: &mut Vec<Finding>) -> Option<Block<'a>> {
         if let Some(second) = self.second_profile() {
             let found = format!("{} complete profiles, one after the other", second.profiles);
-            findings.push(Finding::new(FindingCode::IccMultiple, format!("APP2 at byte {}", second.offset), found));
+            let place = format!("APP2 at byte {}", second.offset);
+            findings.push(Finding::new(FindingCode::IccMultiple, place, found).at(second.offset));
             self.chunks.truncate(second.at);
         }
         let first = *self.chunks.first()?;
         let place = format!("APP2 at byte {}", first.offset);
-        let mut find = |code, found: String| findings.push(Finding::new(code, place.clone(), found));
+        let mut find = |code, found: String| findings.push(Finding::new(code, place.clone(), found).at(first.offset));
         let total = usize::from(first.total);
         let odd = self.chunks.iter().find(|c| c.total != first.total || c.number == 0 || c.number > c.total);
         if let Some(odd) = odd {
@@ -83,11 +82,14 @@ impl<'a> IccChunks<'a> {
             find(FindingCode::OverLimit, format!("profile of {size} bytes, the limit is {}", limits.metadata_bytes));
             return None;
         }
-        let bytes = match slots.as_slice() {
-            [Some(only)] => Cow::Borrowed(*only),
-            _ => Cow::Owned(slots.into_iter().flatten().flatten().copied().collect()),
-        };
-        Some(Block { place, bytes })
+        Some(match slots.as_slice() {
+            [Some(only)] => Block::inside(place, first.offset, first.offset + 4 + TAG.len() + 2, only),
+            _ => Block::made(
+                place,
+                Some(first.offset),
+                slots.into_iter().flatten().flatten().copied().collect::<Vec<_>>(),
+            ),
+        })
     }
 }
 

@@ -5,6 +5,8 @@ pub mod bmp;
 pub mod gif;
 #[cfg(feature = "heif")]
 pub mod heif;
+#[cfg(feature = "heif")]
+mod heif_items;
 pub mod jpeg;
 pub mod jpeg_icc;
 pub mod png;
@@ -26,8 +28,41 @@ use crate::open::Opened;
 pub struct Block<'a> {
     /// Segment or chunk and its offset, for people.
     pub place: String,
+    /// Where the segment, chunk or entry begins in the file.
+    pub offset: Option<usize>,
+    /// Where the first of `bytes` stands in the file, if they stand there as they are.
+    pub origin: Option<usize>,
     /// Its payload.
     pub bytes: Cow<'a, [u8]>,
+}
+
+impl<'a> Block<'a> {
+    /// A block at `offset`, whose payload stands as it is at `origin`.
+    #[must_use]
+    pub fn inside(place: impl Into<String>, offset: usize, origin: usize, bytes: &'a [u8]) -> Self {
+        Self { place: place.into(), offset: Some(offset), origin: Some(origin), bytes: Cow::Borrowed(bytes) }
+    }
+
+    /// A block at `offset`, if anything is known of it, whose payload had to be put together.
+    #[must_use]
+    pub fn made(place: impl Into<String>, offset: Option<usize>, bytes: impl Into<Cow<'a, [u8]>>) -> Self {
+        Self { place: place.into(), offset, origin: None, bytes: bytes.into() }
+    }
+
+    /// A finding about the block as a whole.
+    #[must_use]
+    pub fn finding(&self, code: FindingCode, found: impl Into<String>) -> Finding {
+        Finding::new(code, self.place.clone(), found).at(self.offset)
+    }
+
+    /// Where something `at` bytes into the payload stands, for people and in the file.
+    #[must_use]
+    pub fn within(&self, what: &str, at: usize) -> (String, Option<usize>) {
+        match self.origin.and_then(|origin| origin.checked_add(at)) {
+            Some(offset) => (format!("{}, {what} at byte {offset}", self.place), Some(offset)),
+            None => (format!("{}, {what} at byte {at} of the block", self.place), self.offset),
+        }
+    }
 }
 
 /// What the header says about the pixels as stored.
@@ -47,9 +82,11 @@ pub struct Header {
     pub frames: u32,
 }
 
-/// Colour chunks of a PNG (PNG 3rd edition 11.3.2), as stored.
+/// Colour chunks of a PNG (PNG 3rd edition 11.3.2), as stored, the first of each kind.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct PngColour {
+    /// Where cICP, sRGB, gAMA and cHRM stand, in that order.
+    pub offsets: [Option<usize>; 4],
     /// gAMA, times 100,000.
     pub gama: Option<u32>,
     /// cHRM: white x, y, red x, y, green x, y, blue x, y, times 100,000.
@@ -93,7 +130,7 @@ pub struct Container<'a> {
 }
 
 impl Container<'_> {
-    fn new(header: Header) -> Self {
+    pub(crate) fn new(header: Header) -> Self {
         Self {
             header,
             exif: Vec::new(),
@@ -147,9 +184,9 @@ fn truncated(what: impl Into<String>) -> Failure {
 }
 
 /// A metadata block that is larger than its limit.
-fn over_limit(place: impl Into<String>, size: usize, limits: &Limits) -> Finding {
+fn over_limit(place: impl Into<String>, offset: impl Into<Option<usize>>, size: usize, limits: &Limits) -> Finding {
     let found = format!("{size} bytes, the limit is {}", limits.metadata_bytes);
-    Finding::new(FindingCode::OverLimit, place, found)
+    Finding::new(FindingCode::OverLimit, place, found).at(offset)
 }
 
 /// The EXIF block without the `Exif\0\0` that some containers keep in front of the TIFF header.

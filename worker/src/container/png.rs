@@ -1,6 +1,5 @@
 //! PNG chunks (PNG 3rd edition, W3C): header, colour chunks, EXIF, XMP, and whether checksums hold.
 
-use std::borrow::Cow;
 use std::io::Read;
 
 use refmill::failure::Failure;
@@ -8,7 +7,7 @@ use refmill::finding::{Finding, FindingCode};
 use refmill::limits::Limits;
 use refmill::report::Model;
 
-use super::{Block, Container, Header, corrupt, png_text, truncated};
+use super::{Block, Container, Header, PngColour, corrupt, png_text, truncated};
 use crate::bytes::{Order, index_at, printable, slice, u8_at, u32_at};
 
 const SIGNATURE: usize = 8;
@@ -95,7 +94,8 @@ pub fn read<'a>(bytes: &'a [u8], limits: &Limits) -> Result<Container<'a>, Failu
         if !chunk.sound {
             wrong_checksums += 1;
             if wrong_checksums <= MAX_CHECKSUM_FINDINGS {
-                container.findings.push(Finding::new(FindingCode::ChecksumMismatch, chunk.place(), "CRC is wrong"));
+                let finding = Finding::new(FindingCode::ChecksumMismatch, chunk.place(), "CRC is wrong");
+                container.findings.push(finding.at(chunk.offset));
             }
         }
         has_data |= chunk.kind == *b"IDAT";
@@ -109,7 +109,8 @@ pub fn read<'a>(bytes: &'a [u8], limits: &Limits) -> Result<Container<'a>, Failu
     }
     if chunks.ended && chunks.at < bytes.len() {
         let found = format!("{} bytes after IEND", bytes.len() - chunks.at);
-        container.findings.push(Finding::new(FindingCode::TrailingData, format!("byte {}", chunks.at), found));
+        let finding = Finding::new(FindingCode::TrailingData, format!("byte {}", chunks.at), found);
+        container.findings.push(finding.at(chunks.at));
     }
     Ok(container)
 }
@@ -140,35 +141,55 @@ fn take_chunk<'a>(chunk: &Chunk<'a>, container: &mut Container<'a>, limits: &Lim
     match &chunk.kind {
         b"tRNS" => container.header.alpha = true,
         b"acTL" => container.header.frames = u32_at(data, 0, Order::Big).unwrap_or(1).max(1),
-        b"gAMA" => container.png.gama = container.png.gama.or(u32_at(data, 0, Order::Big)),
-        b"sRGB" => container.png.srgb = container.png.srgb.or(u8_at(data, 0)),
-        b"cICP" => container.png.cicp = container.png.cicp.or(data.try_into().ok()),
-        b"cHRM" => {
-            let mut values = [0; 8];
-            let complete = values
-                .iter_mut()
-                .enumerate()
-                .all(|(index, value)| u32_at(data, index * 4, Order::Big).map(|read| *value = read).is_some());
-            if complete {
-                container.png.chrm.get_or_insert(values);
-            }
-        }
+        b"gAMA" | b"sRGB" | b"cICP" | b"cHRM" => take_colour(chunk, &mut container.png),
         b"eXIf" => {
-            container.exif.push(Block { place: chunk.place(), bytes: Cow::Borrowed(super::without_exif_prefix(data)) })
+            let body = super::without_exif_prefix(data);
+            let origin = chunk.offset + 8 + data.len() - body.len();
+            container.exif.push(Block::inside(chunk.place(), chunk.offset, origin, body));
         }
         b"iCCP" => take_profile(chunk, container, limits),
-        b"tEXt" | b"zTXt" | b"iTXt" => png_text::take(chunk.kind, data, &chunk.place(), container, limits),
+        b"tEXt" | b"zTXt" | b"iTXt" => png_text::take(chunk, container, limits),
         _ => {}
     }
+}
+
+/// The first readable chunk of each kind counts.
+fn take_colour(chunk: &Chunk<'_>, colour: &mut PngColour) {
+    let (data, [cicp, srgb, gama, chrm]) = (chunk.data, &mut colour.offsets);
+    let (taken, place) = match &chunk.kind {
+        b"cICP" => (set(&mut colour.cicp, data.try_into().ok()), cicp),
+        b"sRGB" => (set(&mut colour.srgb, u8_at(data, 0)), srgb),
+        b"gAMA" => (set(&mut colour.gama, u32_at(data, 0, Order::Big)), gama),
+        _ => {
+            let mut values = [0; 8];
+            let mut slots = values.iter_mut().enumerate();
+            let complete =
+                slots.all(|(index, value)| u32_at(data, index * 4, Order::Big).map(|read| *value = read).is_some());
+            (set(&mut colour.chrm, complete.then_some(values)), chrm)
+        }
+    };
+    if taken {
+        *place = Some(chunk.offset);
+    }
+}
+
+fn set<T>(slot: &mut Option<T>, value: Option<T>) -> bool {
+    let takes = slot.is_none() && value.is_some();
+    if takes {
+        *slot = value;
+    }
+    takes
 }
 
 fn take_profile<'a>(chunk: &Chunk<'a>, container: &mut Container<'a>, limits: &Limits) {
     let place = chunk.place();
     if container.icc.is_some() {
-        container.findings.push(Finding::new(FindingCode::IccMultiple, place, "a second iCCP chunk"));
+        let finding = Finding::new(FindingCode::IccMultiple, place, "a second iCCP chunk");
+        container.findings.push(finding.at(chunk.offset));
         return;
     }
-    let mut find = |code, found: String| container.findings.push(Finding::new(code, place.clone(), found));
+    let mut find =
+        |code, found: String| container.findings.push(Finding::new(code, place.clone(), found).at(chunk.offset));
     let Some(name) = chunk.data.iter().position(|&byte| byte == 0) else {
         return find(FindingCode::IccCorrupt, "the profile name has no end".into());
     };
@@ -177,7 +198,7 @@ fn take_profile<'a>(chunk: &Chunk<'a>, container: &mut Container<'a>, limits: &L
     }
     let stream = chunk.data.get(name + 2..).unwrap_or_default();
     match inflate(stream, limits.metadata_bytes) {
-        Ok(bytes) => container.icc = Some(Block { place, bytes: Cow::Owned(bytes) }),
+        Ok(bytes) => container.icc = Some(Block::made(place, Some(chunk.offset), bytes)),
         Err(Inflate::Broken) => find(FindingCode::IccCorrupt, "the zlib stream is broken".into()),
         Err(Inflate::OverLimit) => find(
             FindingCode::OverLimit,

@@ -4,17 +4,22 @@ use std::borrow::Cow;
 
 use refmill::limits::Limits;
 
-use super::png::inflate;
+use super::png::{Chunk, inflate};
 use super::{Block, Container, without_exif_prefix};
 
 const XMP: &[u8] = b"XML:com.adobe.xmp";
 
 /// Takes what a text chunk holds, if it is metadata that has no chunk of its own in the file.
-pub fn take<'a>(kind: [u8; 4], data: &'a [u8], place: &str, container: &mut Container<'a>, limits: &Limits) {
+pub fn take<'a>(chunk: &Chunk<'a>, container: &mut Container<'a>, limits: &Limits) {
+    let Chunk { kind, offset, data, .. } = *chunk;
     let Some(end) = data.iter().position(|&byte| byte == 0) else { return };
     let (keyword, rest) = data.split_at(end);
     if keyword == XMP && kind == *b"iTXt" && container.xmp.is_none() {
-        container.xmp = international(rest, limits).map(|bytes| Block { place: place.into(), bytes });
+        container.xmp = international(rest, limits).map(|bytes| match bytes {
+            // The text is the end of the chunk.
+            Cow::Borrowed(text) => Block::inside(chunk.place(), offset, offset + 8 + data.len() - text.len(), text),
+            Cow::Owned(text) => Block::made(chunk.place(), Some(offset), text),
+        });
     } else if matches!(keyword, b"Raw profile type exif" | b"Raw profile type APP1") && container.exif.is_empty() {
         let text = match &kind {
             b"tEXt" => rest.get(1..).map(<[u8]>::to_vec),
@@ -23,7 +28,7 @@ pub fn take<'a>(kind: [u8; 4], data: &'a [u8], place: &str, container: &mut Cont
         };
         if let Some(bytes) = text.as_deref().and_then(raw_profile) {
             let body = without_exif_prefix(&bytes).to_vec();
-            container.exif.push(Block { place: format!("{place}, raw profile"), bytes: Cow::Owned(body) });
+            container.exif.push(Block::made(format!("{}, raw profile", chunk.place()), Some(offset), body));
         }
     }
 }

@@ -1,7 +1,5 @@
 //! WebP chunks (WebP container specification): VP8X flags, ICCP, EXIF, XMP, frames.
 
-use std::borrow::Cow;
-
 use refmill::failure::Failure;
 use refmill::finding::{Finding, FindingCode};
 use refmill::limits::Limits;
@@ -32,15 +30,18 @@ pub fn read<'a>(bytes: &'a [u8], limits: &Limits) -> Result<Container<'a>, Failu
                 set_size(&mut container.header, size24(data, 4), size24(data, 7));
             }
             b"ICCP" if data.len() as u64 > limits.metadata_bytes => {
-                container.findings.push(over_limit(place, data.len(), limits));
+                container.findings.push(over_limit(place, at, data.len(), limits));
             }
             b"ICCP" if container.icc.is_some() => {
-                container.findings.push(Finding::new(FindingCode::IccMultiple, place, "a second ICCP chunk"));
+                container.findings.push(Finding::new(FindingCode::IccMultiple, place, "a second ICCP chunk").at(at));
             }
-            b"ICCP" => container.icc = Some(Block { place, bytes: Cow::Borrowed(data) }),
-            b"EXIF" => container.exif.push(Block { place, bytes: Cow::Borrowed(without_exif_prefix(data)) }),
+            b"ICCP" => container.icc = Some(Block::inside(place, at, at + 8, data)),
+            b"EXIF" => {
+                let body = without_exif_prefix(data);
+                container.exif.push(Block::inside(place, at, at + 8 + data.len() - body.len(), body));
+            }
             b"XMP " => {
-                container.xmp.get_or_insert(Block { place, bytes: Cow::Borrowed(data) });
+                container.xmp.get_or_insert(Block::inside(place, at, at + 8, data));
             }
             b"ANMF" => container.header.frames = container.header.frames.saturating_add(1),
             b"VP8 " | b"VP8L" => still(kind, data, &mut container.header),
@@ -56,9 +57,8 @@ pub fn read<'a>(bytes: &'a [u8], limits: &Limits) -> Result<Container<'a>, Failu
     if let Some(flags) = flags {
         let denied = [(FLAG_ICC, container.icc.as_ref()), (FLAG_EXIF, container.exif.first())];
         let denied = denied.into_iter().filter(|(flag, _)| flags & flag == 0).filter_map(|(_, block)| block);
-        let findings = denied.map(|block| {
-            Finding::new(FindingCode::ContainerFlag, block.place.clone(), "VP8X flags say there is no such chunk")
-        });
+        let findings =
+            denied.map(|block| block.finding(FindingCode::ContainerFlag, "VP8X flags say there is no such chunk"));
         container.findings.extend(findings);
     }
     Ok(container)
@@ -73,7 +73,7 @@ fn ending(bytes: &[u8], at: usize, container: &mut Container<'_>) {
     // A size that does not even hold its own header says nothing; one byte more is padding.
     if let Some(trailing) = bytes.len().checked_sub(claimed).filter(|count| *count > 1 && claimed >= 12) {
         let found = format!("{trailing} bytes after the RIFF chunk");
-        container.findings.push(Finding::new(FindingCode::TrailingData, format!("byte {claimed}"), found));
+        container.findings.push(Finding::new(FindingCode::TrailingData, format!("byte {claimed}"), found).at(claimed));
     }
 }
 

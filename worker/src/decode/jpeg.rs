@@ -30,10 +30,6 @@ impl JpegDecoder {
         buffer: Vec<u8>,
         findings: &mut Vec<Finding>,
     ) -> Result<Raster, Failure> {
-        if header.bits != 8 {
-            let message = format!("JPEG with {} bits a sample; 8 are read", header.bits);
-            return Err(Failure::new(Code::Unsupported, message));
-        }
         let mut decompressor = match self.decompressor.take() {
             Some(decompressor) => decompressor,
             None => {

@@ -6,7 +6,7 @@ mod xmp;
 
 use refmill::finding::{Finding, FindingCode};
 
-pub use xmp::orientation as xmp_orientation;
+pub use xmp::{orientation as xmp_orientation, place as xmp_orientation_at};
 
 use crate::bytes::printable;
 use crate::container::Block;
@@ -28,18 +28,44 @@ const INTEROP_INDEX: u16 = 0x0001;
 pub struct Exif {
     /// Orientation of IFD0 as a number, whatever its type.
     pub orientation: Option<u64>,
-    /// Where the orientation stands, and how, for people.
+    /// Where the orientation stands, for people.
     pub orientation_place: String,
+    /// Where its entry stands in the file.
+    pub orientation_at: Option<usize>,
     /// Whether it stands there as EXIF wants it: SHORT, one value, once.
     pub orientation_regular: bool,
     /// Orientation of IFD1 (the thumbnail's).
     pub thumbnail_orientation: Option<u64>,
+    /// Where that stands.
+    pub thumbnail: Tagged,
     /// ColorSpace: 1 sRGB, 2 Adobe RGB (not in the standard), 65535 uncalibrated.
     pub color_space: Option<u64>,
     /// InteroperabilityIndex, such as `R98` or `R03`.
     pub interop_index: Option<String>,
+    /// Where the colour space is told: ColorSpace, else InteroperabilityIndex.
+    pub colour_tag: Tagged,
     /// PixelXDimension and PixelYDimension.
     pub dimensions: Option<(u64, u64)>,
+    /// Where the first of them stands.
+    pub dimensions_tag: Tagged,
+}
+
+/// Where a tag stands.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Tagged {
+    /// For people.
+    pub place: String,
+    /// In the file.
+    pub offset: Option<usize>,
+}
+
+impl Tagged {
+    fn new(block: &Block<'_>, ifd: &str, entry: &Entry<'_>) -> Self {
+        let tag = format!("tag 0x{:04X}", entry.tag);
+        let what = if block.place == ifd { tag } else { format!("{ifd}, {tag}") };
+        let (place, offset) = block.within(&what, entry.offset);
+        Self { place, offset }
+    }
 }
 
 /// Reads the blocks of one file: the first that is readable counts.
@@ -49,9 +75,10 @@ pub fn inspect(blocks: &[Block<'_>], findings: &mut Vec<Finding>) -> Option<Exif
         findings.push(Finding::new(FindingCode::ExifAbsent, "", "no EXIF block"));
         return None;
     }
-    if blocks.len() > 1 {
+    if let [_, second, ..] = blocks {
         let places: Vec<&str> = blocks.iter().map(|block| block.place.as_str()).collect();
-        findings.push(Finding::new(FindingCode::ExifDuplicate, places.join(", "), format!("{} blocks", blocks.len())));
+        let finding = Finding::new(FindingCode::ExifDuplicate, places.join(", "), format!("{} blocks", blocks.len()));
+        findings.push(finding.at(second.offset));
     }
     blocks.iter().find_map(|block| read_block(block, findings))
 }
@@ -61,7 +88,7 @@ fn read_block(block: &Block<'_>, findings: &mut Vec<Finding>) -> Option<Exif> {
     let Some(tiff) = Tiff::new(&block.bytes) else {
         let found =
             format!("{} bytes that begin with `{}`, no TIFF header", block.bytes.len(), printable(&block.bytes));
-        findings.push(Finding::new(FindingCode::ExifCorrupt, place, found));
+        findings.push(block.finding(FindingCode::ExifCorrupt, found));
         return None;
     };
     let is_container = place == TIFF_ITSELF;
@@ -70,15 +97,20 @@ fn read_block(block: &Block<'_>, findings: &mut Vec<Finding>) -> Option<Exif> {
     let (ifds, looped) = tiff.chain();
     if looped && !is_container {
         let found = format!("IFD{} is one of the earlier ones", ifds.len());
-        findings.push(Finding::new(FindingCode::ExifLoop, place, found));
+        let at = ifds.last().map_or(0, |ifd| ifd.next_at);
+        let (place, offset) = block.within("offset of the next IFD", at);
+        findings.push(Finding::new(FindingCode::ExifLoop, place, found).at(offset));
     } else if let Some(problem) = refused {
-        findings.push(Finding::new(FindingCode::ExifCorrupt, place, problem));
+        findings.push(block.finding(FindingCode::ExifCorrupt, problem));
     }
     let first = ifds.first()?;
     let mut exif = Exif::default();
-    orientation(first, place, &mut exif, findings);
-    exif.thumbnail_orientation = ifds.get(1).and_then(|ifd| ifd.find(ORIENTATION)).and_then(|entry| entry.number(0));
-    details(&tiff, first, &mut exif);
+    orientation(first, block, &mut exif, findings);
+    // The second IFD of a TIFF file is another page.
+    let thumbnail = ifds.get(1).filter(|_| !is_container).and_then(|ifd| ifd.find(ORIENTATION));
+    exif.thumbnail_orientation = thumbnail.and_then(|entry| entry.number(0));
+    exif.thumbnail = thumbnail.map(|entry| Tagged::new(block, "IFD1", entry)).unwrap_or_default();
+    details(&tiff, first, block, &mut exif);
     Some(exif)
 }
 
@@ -90,20 +122,22 @@ fn refusal(bytes: &[u8]) -> Option<String> {
     })
 }
 
-fn orientation(ifd: &Ifd<'_>, place: &str, exif: &mut Exif, findings: &mut Vec<Finding>) {
+fn orientation(ifd: &Ifd<'_>, block: &Block<'_>, exif: &mut Exif, findings: &mut Vec<Finding>) {
     let mut entries = ifd.entries.iter().filter(|entry| entry.tag == ORIENTATION);
     let Some(entry) = entries.next() else { return };
     let twice = entries.next();
     exif.orientation = entry.number(0);
     exif.orientation_regular = entry.kind == 3 && entry.count == 1;
-    exif.orientation_place = format!("{place}, IFD0, tag 0x0112 at byte {} of the block", entry.offset);
+    let Tagged { place, offset } = Tagged::new(block, "IFD0", entry);
+    (exif.orientation_place, exif.orientation_at) = (place, offset);
+    let place = || exif.orientation_place.clone();
     if let Some(second) = twice {
         let found = format!("tag 0x0112 stands twice, {} and {}", describe(entry), describe(second));
-        findings.push(Finding::new(FindingCode::ExifDuplicate, exif.orientation_place.clone(), found));
+        findings.push(Finding::new(FindingCode::ExifDuplicate, place(), found).at(offset));
     }
     if !exif.orientation_regular {
         let found = format!("{}, not one SHORT", describe(entry));
-        findings.push(Finding::new(FindingCode::OrientationInvalid, exif.orientation_place.clone(), found));
+        findings.push(Finding::new(FindingCode::OrientationInvalid, place(), found).at(offset));
     }
 }
 
@@ -130,13 +164,17 @@ fn describe(entry: &Entry<'_>) -> String {
     format!("{value} as {kind} with {} values", entry.count)
 }
 
-fn details(tiff: &Tiff<'_>, first: &Ifd<'_>, exif: &mut Exif) {
+fn details(tiff: &Tiff<'_>, first: &Ifd<'_>, block: &Block<'_>, exif: &mut Exif) {
     let sub = |ifd: &Ifd<'_>, tag| tiff.ifd(ifd.find(tag)?.number(0)?);
     let Some(inner) = sub(first, EXIF_IFD) else { return };
     let number = |tag| inner.find(tag).and_then(|entry| entry.number(0));
     exif.color_space = number(COLOR_SPACE);
     exif.dimensions = number(PIXEL_X).zip(number(PIXEL_Y));
+    let tagged = |ifd: &Ifd<'_>, name, tag| ifd.find(tag).map(|entry| Tagged::new(block, name, entry));
+    exif.dimensions_tag = tagged(&inner, "Exif IFD", PIXEL_X).unwrap_or_default();
     let interop = sub(&inner, INTEROP_IFD).or_else(|| sub(first, INTEROP_IFD));
+    let of_interop = interop.as_ref().and_then(|ifd| tagged(ifd, "Interoperability IFD", INTEROP_INDEX));
+    exif.colour_tag = tagged(&inner, "Exif IFD", COLOR_SPACE).or(of_interop).unwrap_or_default();
     exif.interop_index = interop.and_then(|ifd| {
         let value = ifd.find(INTEROP_INDEX)?.value;
         let text = printable(value.split(|&byte| byte == 0).next()?);
@@ -147,11 +185,10 @@ fn details(tiff: &Tiff<'_>, first: &Ifd<'_>, exif: &mut Exif) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::borrow::Cow;
 
     fn read(bytes: &[u8]) -> (Option<Exif>, Vec<FindingCode>) {
         let mut findings = Vec::new();
-        let block = Block { place: "APP1".into(), bytes: Cow::Borrowed(bytes) };
+        let block = Block::made("APP1", None, bytes);
         let exif = inspect(&[block], &mut findings);
         (exif, findings.iter().map(|finding| finding.code).collect())
     }

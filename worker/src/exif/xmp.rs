@@ -1,11 +1,18 @@
 //! The orientation that an XMP packet names (XMP specification part 2, `tiff:Orientation`), read without an XML
 //! parser: it is compared with EXIF's, never applied.
 
+const NAME: &[u8] = b"tiff:Orientation";
+
+/// Where `tiff:Orientation` stands in the packet.
+#[must_use]
+pub fn place(packet: &[u8]) -> Option<usize> {
+    memchr::memmem::find(packet, NAME)
+}
+
 /// The value of `tiff:Orientation`, as an attribute or an element.
 #[must_use]
 pub fn orientation(packet: &[u8]) -> Option<u64> {
-    const NAME: &[u8] = b"tiff:Orientation";
-    let at = memchr::memmem::find(packet, NAME)?;
+    let at = place(packet)?;
     let rest = packet.get(at + NAME.len()..)?;
     let value: Vec<u8> = rest
         .iter()

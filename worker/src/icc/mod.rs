@@ -37,7 +37,7 @@ pub fn judge<'a>(block: &Block<'a>, model: Model, findings: &mut Vec<Finding>) -
             Some(Profile { bytes, description, linear })
         }
         Err((code, found)) => {
-            findings.push(Finding::new(code, block.place.clone(), found));
+            findings.push(block.finding(code, found));
             None
         }
     }
@@ -193,7 +193,7 @@ mod tests {
 
     fn verdict(bytes: &[u8], model: Model) -> Option<FindingCode> {
         let mut findings = Vec::new();
-        let block = Block { place: "x".into(), bytes: Cow::Borrowed(bytes) };
+        let block = Block::made("x", None, bytes);
         let judged = judge(&block, model, &mut findings);
         assert_eq!(judged.is_none(), !findings.is_empty());
         findings.first().map(|finding| finding.code)

@@ -119,7 +119,7 @@ pub fn decide<'a>(
     repairs: &mut Vec<Repair>,
 ) -> Meaning<'a> {
     let meaning = match format {
-        Format::Png => png(container.png, profile, findings),
+        Format::Png => png(container, profile, findings),
         Format::Avif | Format::Heic => {
             profile.map(Meaning::Icc).or_else(|| container.nclx.and_then(nclx)).unwrap_or(Meaning::Srgb)
         }
@@ -161,17 +161,19 @@ fn follow_up(meaning: &Meaning<'_>, container: &Container<'_>, exif: Option<&Exi
     if let Meaning::Icc(profile) = meaning {
         if profile.linear && container.header.bits <= 8 {
             let found = format!("the curve of `{}` is the identity", profile.description);
-            findings.push(Finding::new(FindingCode::IccLinearSuspected, "ICC", found));
+            findings.push(about_profile(container, FindingCode::IccLinearSuspected, found));
         }
         let is_srgb = crate::icc::has_srgb_colorants(&profile.bytes);
         if exif.and_then(|exif| exif.color_space) == Some(1) && is_srgb == Some(false) {
             let found = format!("ColorSpace is 1 (sRGB), the profile is `{}`", profile.description);
-            findings.push(Finding::new(FindingCode::ColorspaceConflict, "EXIF tag 0xA001", found));
+            let tag = exif.map(|exif| exif.colour_tag.clone()).unwrap_or_default();
+            findings.push(Finding::new(FindingCode::ColorspaceConflict, tag.place, found).at(tag.offset));
         }
     } else if matches!(meaning, Meaning::Gamma { exponent, .. } if (exponent - 1.0).abs() < 0.01)
         && container.header.bits <= 8
     {
-        findings.push(Finding::new(FindingCode::IccLinearSuspected, "gAMA", "gamma is 1.0"));
+        let [_, _, gama, _] = container.png.offsets;
+        findings.push(chunk(FindingCode::IccLinearSuspected, "gAMA", gama, "gamma is 1.0"));
     } else if matches!(meaning, Meaning::Srgb)
         && container.icc.is_none()
         && container.png.srgb.is_none()
@@ -186,26 +188,44 @@ fn follow_up(meaning: &Meaning<'_>, container: &Container<'_>, exif: Option<&Exi
         && (y, x) != stored
     {
         let found = format!("EXIF says {x} x {y}, the pixels are {} x {}", stored.0, stored.1);
-        findings.push(Finding::new(FindingCode::DimensionTagMismatch, "EXIF tags 0xA002, 0xA003", found));
+        let tag = exif.map(|exif| exif.dimensions_tag.clone()).unwrap_or_default();
+        findings.push(Finding::new(FindingCode::DimensionTagMismatch, tag.place, found).at(tag.offset));
     }
 }
 
-fn png<'a>(chunks: PngColour, profile: Option<Profile<'a>>, findings: &mut Vec<Finding>) -> Meaning<'a> {
-    let cicp = chunks.cicp.and_then(|values| png_cicp(values, findings));
-    let gamma = png_gamma(chunks, findings);
-    let candidates = [
-        ("cICP", cicp),
-        ("iCCP", profile.map(Meaning::Icc)),
-        ("sRGB", chunks.srgb.map(|_| Meaning::Srgb)),
-        ("gAMA", gamma),
-    ];
-    let present: Vec<&str> =
-        candidates.iter().filter(|(_, meaning)| meaning.is_some()).map(|(name, _)| *name).collect();
-    if let [first, _, ..] = present.as_slice() {
-        let found = format!("{} describe the colour, {first} counts", present.join(", "));
-        findings.push(Finding::new(FindingCode::PngColourPrecedence, "", found));
+fn about_profile(container: &Container<'_>, code: FindingCode, found: String) -> Finding {
+    match &container.icc {
+        Some(block) => block.finding(code, found),
+        None => Finding::new(code, "ICC", found),
     }
-    candidates.into_iter().find_map(|(_, meaning)| meaning).unwrap_or(Meaning::Srgb)
+}
+
+/// A finding about a PNG chunk.
+fn chunk(code: FindingCode, name: &str, at: Option<usize>, found: impl Into<String>) -> Finding {
+    let place = at.map_or(name.to_owned(), |at| format!("{name} at byte {at}"));
+    Finding::new(code, place, found).at(at)
+}
+
+fn png<'a>(container: &Container<'_>, profile: Option<Profile<'a>>, findings: &mut Vec<Finding>) -> Meaning<'a> {
+    let chunks = container.png;
+    let cicp = chunks.cicp.and_then(|values| png_cicp(values, chunks.offsets, findings));
+    let gamma = png_gamma(chunks, findings);
+    let [at_cicp, at_srgb, at_gama, _] = chunks.offsets;
+    let at_iccp = container.icc.as_ref().and_then(|block| block.offset);
+    let candidates = [
+        ("cICP", at_cicp, cicp),
+        ("iCCP", at_iccp, profile.map(Meaning::Icc)),
+        ("sRGB", at_srgb, chunks.srgb.map(|_| Meaning::Srgb)),
+        ("gAMA", at_gama, gamma),
+    ];
+    let present: Vec<(&str, Option<usize>)> =
+        candidates.iter().filter(|(.., meaning)| meaning.is_some()).map(|(name, at, _)| (*name, *at)).collect();
+    if let [(first, at), _, ..] = present.as_slice() {
+        let names: Vec<&str> = present.iter().map(|(name, _)| *name).collect();
+        let found = format!("{} describe the colour, {first} counts", names.join(", "));
+        findings.push(chunk(FindingCode::PngColourPrecedence, first, *at, found));
+    }
+    candidates.into_iter().find_map(|(.., meaning)| meaning).unwrap_or(Meaning::Srgb)
 }
 
 /// Which chunk of a PNG the meaning comes from.
@@ -228,7 +248,7 @@ pub enum PngSource {
 #[must_use]
 pub fn png_source(chunks: PngColour, profile: bool) -> Option<PngSource> {
     let mut ignored = Vec::new();
-    if chunks.cicp.and_then(|values| png_cicp(values, &mut ignored)).is_some() {
+    if chunks.cicp.and_then(|values| png_cicp(values, chunks.offsets, &mut ignored)).is_some() {
         return Some(PngSource::Cicp);
     }
     if profile {
@@ -249,20 +269,22 @@ pub fn gama_agrees_with_srgb(chunks: PngColour) -> bool {
     png_gamma(PngColour { gama, ..chunks }, &mut Vec::new()) == Some(Meaning::Srgb)
 }
 
-fn png_cicp<'a>([primaries, transfer, matrix, full]: [u8; 4], findings: &mut Vec<Finding>) -> Option<Meaning<'a>> {
+fn png_cicp<'a>(values: [u8; 4], [at, ..]: [Option<usize>; 4], findings: &mut Vec<Finding>) -> Option<Meaning<'a>> {
+    let [primaries, transfer, matrix, full] = values;
     let meaning = code_points(primaries.into(), transfer.into());
     if matrix == 0 && full == 1 && meaning.is_some() {
         return meaning;
     }
     let found = format!("primaries {primaries}, transfer {transfer}, matrix {matrix}, full range {full}");
-    findings.push(Finding::new(FindingCode::PngColourInvalid, "cICP", found));
+    findings.push(chunk(FindingCode::PngColourInvalid, "cICP", at, found));
     None
 }
 
 fn png_gamma<'a>(chunks: PngColour, findings: &mut Vec<Finding>) -> Option<Meaning<'a>> {
     let gama = chunks.gama?;
+    let [_, _, at_gama, at_chrm] = chunks.offsets;
     if gama == 0 {
-        findings.push(Finding::new(FindingCode::PngColourInvalid, "gAMA", "0"));
+        findings.push(chunk(FindingCode::PngColourInvalid, "gAMA", at_gama, "0"));
         return None;
     }
     let exponent = 100_000.0 / f64::from(gama);
@@ -271,7 +293,7 @@ fn png_gamma<'a>(chunks: PngColour, findings: &mut Vec<Finding>) -> Option<Meani
         Some(given) if given.is_close_to(&Chromaticities::BT709) => Chromaticities::BT709,
         Some(given) if given.is_usable() => given,
         Some(given) => {
-            findings.push(Finding::new(FindingCode::PngColourInvalid, "cHRM", format!("{given:?}")));
+            findings.push(chunk(FindingCode::PngColourInvalid, "cHRM", at_chrm, format!("{given:?}")));
             Chromaticities::BT709
         }
     };
@@ -302,7 +324,8 @@ fn adobe_by_exif<'a>(exif: Option<&Exif>, findings: &mut Vec<Finding>) -> Option
         let index = exif.interop_index.as_deref().unwrap_or("absent");
         let space = exif.color_space.map_or("absent".to_owned(), |space| space.to_string());
         let found = format!("ColorSpace {space}, InteroperabilityIndex {index}");
-        findings.push(Finding::new(FindingCode::AdobeRgbByInterop, "EXIF", found));
+        let tag = exif.colour_tag.clone();
+        findings.push(Finding::new(FindingCode::AdobeRgbByInterop, tag.place, found).at(tag.offset));
         Meaning::AdobeRgb
     })
 }
@@ -310,10 +333,12 @@ fn adobe_by_exif<'a>(exif: Option<&Exif>, findings: &mut Vec<Finding>) -> Option
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::container::Header;
 
     fn png_meaning(chunks: PngColour) -> (Meaning<'static>, Vec<FindingCode>) {
         let mut findings = Vec::new();
-        let meaning = png(chunks, None, &mut findings);
+        let header = Header { width: 1, height: 1, bits: 8, model: Model::Rgb, alpha: false, frames: 1 };
+        let meaning = png(&Container { png: chunks, ..Container::new(header) }, None, &mut findings);
         (meaning, findings.iter().map(|finding| finding.code).collect())
     }
 

@@ -2,13 +2,13 @@
 
 use std::borrow::Cow;
 
-use refmill::finding::{FindingCode, Repair};
+use refmill::finding::Repair;
 use refmill::job::Strip;
 
 use super::exif::{Fate, mend};
-use super::{Rewritten, mended_xmp, mpf, own_profile, profile_repair, truth, xmp};
+use super::{Rewritten, jpeg_tail, mended_xmp, mpf, own_profile, profile_repair, stripped, truth, xmp};
 use crate::bytes::{slice, u8_at};
-use crate::container::jpeg::{Segment, Segments, after_end};
+use crate::container::jpeg::{ExifSegments, Segment, Segments, after_end};
 use crate::repair::{Meaning, Repaired};
 
 const EXIF: &[u8] = b"Exif\0";
@@ -26,6 +26,7 @@ const COM: u8 = 0xfe;
 const SOS: u8 = 0xda;
 /// Most bytes of a segment behind its length.
 const PAYLOAD: usize = 65_533;
+const EXIF_PART: usize = PAYLOAD - 6;
 const ICC_CHUNK: usize = PAYLOAD - ICC.len() - 2;
 
 /// What becomes of the profile's segments.
@@ -40,23 +41,27 @@ pub fn rewrite<'a>(repaired: &Repaired<'a>, strip: Strip) -> Rewritten<'a> {
     let bytes = repaired.opened.bytes;
     let mut walk = Segments::new(bytes);
     let segments: Vec<Segment<'a>> = walk.by_ref().collect();
-    let mut exif = mend(&repaired.container.exif, truth(repaired, strip, PAYLOAD - 6));
+    let is_extended = repaired.container.exif.iter().any(|block| block.bytes.len() > EXIF_PART);
+    let room = if is_extended { usize::MAX } else { EXIF_PART };
+    let mut exif = mend(&repaired.container.exif, truth(repaired, strip, room));
     let mut repairs = std::mem::take(&mut exif.repairs);
     let profile = profile(repaired, &segments, &mut repairs);
     let mut plan = Plan { pieces: vec![Cow::Borrowed(slice(bytes, 0, 2).unwrap_or_default())], index: None };
-    let mut new_exif = match &exif.fate {
-        Fate::Replace(block) => Some(segment(APP1, &[b"Exif\0\0", block.as_slice()].concat())),
-        Fate::Keep | Fate::Drop => None,
+    let mut new_exif: Vec<Vec<u8>> = match &exif.fate {
+        Fate::Replace(block) => {
+            block.chunks(EXIF_PART).map(|part| segment(APP1, &[b"Exif\0\0", part].concat())).collect()
+        }
+        Fate::Keep | Fate::Drop => Vec::new(),
     };
     let mut new_icc = match &profile {
         Profile::Write(Some(profile)) => icc_segments(profile),
         Profile::Keep | Profile::Write(None) => Vec::new(),
     };
-    let mut blocks = 0;
+    let (mut blocks, mut parts) = (0, ExifSegments::default());
     for &Segment { marker, offset, payload } in &segments {
         let raw = || Cow::Borrowed(slice(bytes, offset, 4 + payload.len()).unwrap_or_default());
         if marker != APP0 {
-            plan.pieces.extend(new_exif.take().map(Cow::Owned));
+            plan.pieces.extend(std::mem::take(&mut new_exif).into_iter().map(Cow::Owned));
         }
         let is_profile = marker == APP2 && payload.starts_with(ICC);
         if is_profile || !matches!(marker, APP0 | APP1 | APP2) {
@@ -64,10 +69,10 @@ pub fn rewrite<'a>(repaired: &Repaired<'a>, strip: Strip) -> Rewritten<'a> {
         }
         match marker {
             APP1 if payload.starts_with(EXIF) => {
-                if exif.chosen == Some(blocks) && exif.fate == Fate::Keep {
+                blocks += usize::from(!parts.is_continued(&Segment { marker, offset, payload }));
+                if exif.chosen == Some(blocks - 1) && exif.fate == Fate::Keep {
                     plan.pieces.push(raw());
                 }
-                blocks += 1;
             }
             APP1 if payload.starts_with(XMP) => {
                 let packet = payload.strip_prefix(XMP).unwrap_or_default();
@@ -78,21 +83,34 @@ pub fn rewrite<'a>(repaired: &Repaired<'a>, strip: Strip) -> Rewritten<'a> {
                 }
             }
             APP2 if is_profile && matches!(profile, Profile::Write(_)) => {}
-            APP2 if payload.starts_with(mpf::TAG) && strip != Strip::All => {
+            APP2 if payload.starts_with(mpf::TAG) && matches!(strip, Strip::Nothing | Strip::Gps) => {
                 plan.index = Some(Index { piece: plan.pieces.len(), offset, payload });
                 plan.pieces.push(raw());
             }
             SOS => break,
-            _ if is_stripped(marker, payload, strip) => {}
+            _ if is_stripped(marker, payload, strip) => repairs.push(stripped(name(marker, payload, offset))),
             _ => plan.pieces.push(raw()),
         }
     }
     plan.finish(repaired, segments.last(), walk.offset(), strip, repairs)
 }
 
+/// What a segment is called that went.
+fn name(marker: u8, payload: &[u8], offset: usize) -> String {
+    let what = match marker {
+        COM => "comment".to_owned(),
+        APP1 if payload.starts_with(EXTENDED_XMP) => "extended XMP".to_owned(),
+        APP2 if payload.starts_with(mpf::TAG) => "index of further pictures".to_owned(),
+        APP13 => "Photoshop and IPTC resources".to_owned(),
+        _ => format!("APP{}", marker & 0x0f),
+    };
+    format!("{what} at byte {offset}")
+}
+
 fn is_stripped(marker: u8, payload: &[u8], strip: Strip) -> bool {
     let extended = marker == APP1 && payload.starts_with(EXTENDED_XMP);
-    let private = marker == APP13 || extended || (marker == APP0 && payload.starts_with(b"JFXX\0"));
+    let index = marker == APP2 && payload.starts_with(mpf::TAG);
+    let private = marker == APP13 || extended || index || (marker == APP0 && payload.starts_with(b"JFXX\0"));
     let is_profile = marker == APP2 && payload.starts_with(ICC);
     match strip {
         Strip::Nothing => false,
@@ -179,10 +197,12 @@ impl<'a> Plan<'a> {
                 *piece = Cow::Owned(segment(APP2, &new));
             }
         }
-        if strip != Strip::All {
-            self.pieces.push(Cow::Borrowed(bytes.get(end..).unwrap_or_default()));
-        } else if end < bytes.len() {
-            repairs.push(Repair::new(FindingCode::TrailingData, format!("{} bytes", bytes.len() - end), "removed"));
+        let tail = bytes.get(end..).unwrap_or_default();
+        match strip {
+            Strip::Nothing => self.pieces.push(Cow::Borrowed(tail)),
+            Strip::Gps => self.pieces.push(jpeg_tail::without_positions(tail, &mut repairs)),
+            Strip::Private | Strip::All if tail.is_empty() => {}
+            Strip::Private | Strip::All => repairs.push(stripped(format!("{} bytes behind the image", tail.len()))),
         }
         Rewritten::new(bytes, self.pieces, repairs)
     }

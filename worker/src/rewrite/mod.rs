@@ -4,10 +4,12 @@
 //! What a picture means does not change: an untagged one stays untagged, and a profile of our own ([`profiles`]) is
 //! embedded only where a broken one stood (sRGB, on gray pixels gray with sRGB's curve) or where EXIF alone told of
 //! Adobe RGB. Pixels are not turned: orientation 6 stays 6. Data after the end of the image is kept, such as the
-//! further pictures of CIPA DC-007 (MPF), whose offsets are corrected; [`Strip::All`] alone drops it.
+//! further pictures of CIPA DC-007 (MPF), whose offsets are corrected. [`Strip::Gps`] takes the position out of those
+//! pictures too and drops what else stands there; the other strips drop all of it.
 
 pub mod exif;
 mod jpeg;
+mod jpeg_tail;
 mod mpf;
 mod png;
 pub mod profiles;
@@ -152,9 +154,15 @@ fn profile_repair(repaired: &Repaired<'_>, broken: bool, after: &str) -> Repair 
     Repair::new(code, "the embedded profile", after)
 }
 
+/// That something was left out because it was asked for.
+fn stripped(what: impl Into<String>) -> Repair {
+    Repair::new(FindingCode::MetadataStripped, what, "removed")
+}
+
 /// The XMP packet as it shall be; `None` where it shall be as it is. An empty one is to be dropped.
 fn mended_xmp(repaired: &Repaired<'_>, packet: &[u8], strip: Strip, repairs: &mut Vec<Repair>) -> Option<Vec<u8>> {
     if matches!(strip, Strip::Private | Strip::All) {
+        repairs.push(stripped(format!("XMP packet of {} bytes", packet.len())));
         return Some(Vec::new());
     }
     let orientation = repaired.orientation.exif();
@@ -164,6 +172,7 @@ fn mended_xmp(repaired: &Repaired<'_>, packet: &[u8], strip: Strip, repairs: &mu
     }
     let packet = turned.as_deref().unwrap_or(packet);
     if strip == Strip::Gps && xmp::has_gps(packet) {
+        repairs.push(stripped("GPS properties of the XMP packet"));
         return Some(xmp::without_gps(packet).unwrap_or_default());
     }
     turned

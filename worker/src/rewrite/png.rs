@@ -7,7 +7,7 @@ use refmill::finding::{FindingCode, Repair};
 use refmill::job::Strip;
 
 use super::exif::{Fate, Outcome, mend};
-use super::{Rewritten, mended_xmp, profile_repair, truth};
+use super::{Rewritten, mended_xmp, profile_repair, stripped, truth};
 use crate::bytes::slice;
 use crate::container::png::{Chunk, Chunks};
 use crate::repair::{Meaning, PngSource, Repaired, gama_agrees_with_srgb, png_source};
@@ -52,10 +52,10 @@ pub fn rewrite<'a>(repaired: &Repaired<'a>, strip: Strip) -> Rewritten<'a> {
     }
     // Where IEND was not reached, what follows may still be needed for the pixels.
     let ended = chunks.last().is_some_and(|chunk| chunk.kind == *b"IEND");
-    if strip == Strip::All && ended {
+    if strip != Strip::Nothing && ended {
         let tail = bytes.len() - walk.offset();
         if tail > 0 {
-            plan.repairs.push(Repair::new(FindingCode::TrailingData, format!("{tail} bytes"), "removed"));
+            plan.repairs.push(stripped(format!("{tail} bytes behind the image")));
         }
     } else {
         plan.pieces.push(Cow::Borrowed(bytes.get(walk.offset()..).unwrap_or_default()));
@@ -74,7 +74,7 @@ impl<'a> Plan<'_, 'a> {
             b"cICP" | b"iCCP" | b"sRGB" | b"gAMA" | b"cHRM" => self.colour(chunk),
             b"eXIf" => self.exif(chunk, &chunk.place()),
             b"tEXt" | b"zTXt" | b"iTXt" => self.text(chunk),
-            kind if self.strip == Strip::All && is_ancillary(*kind) && !ESSENTIAL.contains(&kind) => {}
+            kind if self.strip == Strip::All && is_ancillary(*kind) && !ESSENTIAL.contains(&kind) => self.strip(chunk),
             _ => self.keep(chunk),
         }
     }
@@ -88,6 +88,12 @@ impl<'a> Plan<'_, 'a> {
         }
         let raw = slice(self.repaired.opened.bytes, chunk.offset, chunk.data.len() + 12).unwrap_or_default();
         self.pieces.push(Cow::Borrowed(raw));
+    }
+
+    fn strip(&mut self, chunk: &Chunk<'a>) {
+        let keyword = chunk.data.split(|&byte| byte == 0).next().filter(|_| chunk.kind.ends_with(b"Xt"));
+        let what = keyword.map_or(String::new(), |keyword| format!(", {}", crate::bytes::printable(keyword)));
+        self.repairs.push(stripped(format!("{}{what}", chunk.place())));
     }
 
     fn write(&mut self, kind: [u8; 4], data: &[u8]) {
@@ -161,9 +167,12 @@ impl<'a> Plan<'_, 'a> {
             b"Raw profile type exif" | b"Raw profile type APP1" => self.raw_exif(chunk),
             XMP if chunk.kind == *b"iTXt" => self.xmp(chunk),
             b"Raw profile type xmp" | b"Raw profile type iptc" | b"Raw profile type 8bim"
-                if self.strip != Strip::Nothing => {}
-            b"Author" if private => {}
-            _ if self.strip == Strip::All => {}
+                if self.strip != Strip::Nothing =>
+            {
+                self.strip(chunk);
+            }
+            b"Author" if private => self.strip(chunk),
+            _ if self.strip == Strip::All => self.strip(chunk),
             _ => self.keep(chunk),
         }
     }
@@ -175,6 +184,8 @@ impl<'a> Plan<'_, 'a> {
             self.exif(chunk, &place);
         } else if self.strip == Strip::Nothing {
             self.keep(chunk);
+        } else {
+            self.strip(chunk);
         }
     }
 
@@ -182,9 +193,7 @@ impl<'a> Plan<'_, 'a> {
         let block = self.repaired.container.xmp.as_ref().filter(|block| block.place == chunk.place());
         let Some(block) = block else {
             // A second packet, or one that cannot be read.
-            return if self.strip == Strip::Nothing {
-                self.keep(chunk)
-            };
+            return if self.strip == Strip::Nothing { self.keep(chunk) } else { self.strip(chunk) };
         };
         match mended_xmp(self.repaired, &block.bytes, self.strip, &mut self.repairs) {
             None => self.keep(chunk),

@@ -201,7 +201,7 @@ mod tests {
         for bytes in all() {
             let model = if &bytes[16..20] == b"GRAY" { Model::Gray } else { Model::Rgb };
             let mut findings = Vec::new();
-            let block = Block { place: String::new(), bytes: bytes.as_slice().into() };
+            let block = Block::made("", None, bytes.as_slice());
             assert!(crate::icc::judge(&block, model, &mut findings).is_some());
             assert_eq!(findings, []);
         }

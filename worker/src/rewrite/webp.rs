@@ -6,7 +6,7 @@ use refmill::finding::{FindingCode, Repair};
 use refmill::job::Strip;
 
 use super::exif::{Fate, Outcome, mend};
-use super::{Rewritten, equals, mended_xmp, own_profile, profile_repair, truth};
+use super::{Rewritten, equals, mended_xmp, own_profile, profile_repair, stripped, truth};
 use crate::bytes::{Order, index_at, slice, u8_at};
 use crate::repair::{Meaning, Repaired};
 
@@ -73,7 +73,11 @@ pub fn rewrite<'a>(repaired: &Repaired<'a>, strip: Strip) -> Rewritten<'a> {
     for chunk in &chunks {
         plan.take(chunk);
     }
-    let tail = if strip == Strip::All { &[] } else { bytes.get(end..).unwrap_or_default() };
+    let behind = bytes.get(end..).unwrap_or_default();
+    let tail = if strip == Strip::Nothing { behind } else { &[] };
+    if tail.len() < behind.len() {
+        plan.repairs.push(stripped(format!("{} bytes behind the image", behind.len())));
+    }
     plan.finish(&chunks, tail)
 }
 
@@ -93,7 +97,7 @@ impl<'a> Plan<'_, 'a> {
             b"EXIF" => self.exif(chunk),
             b"XMP " => self.xmp(chunk),
             b"VP8 " | b"VP8L" | b"ALPH" | b"ANIM" | b"ANMF" => self.keep(chunk, 0),
-            _ if self.strip == Strip::All => {}
+            _ if self.strip == Strip::All => self.repairs.push(stripped(place(chunk))),
             _ => self.keep(chunk, 0),
         }
     }

@@ -29,6 +29,7 @@ pub fn edit(bytes: &[u8], truth: Truth, edits: &mut Edits) -> Vec<u8> {
     let Some(tiff) = Tiff::new(bytes).filter(|tiff| !tiff.is_big()) else { return out };
     let Some(first) = tiff.ifd(tiff.first) else { return out };
     orientation(&mut out, &first, truth, edits);
+    thumbnail(&mut out, &tiff, &first, truth, edits);
     if let Some(inner) = first.find(EXIF_IFD).and_then(|entry| tiff.ifd(entry.number(0)?)) {
         color_space(&mut out, &inner, truth, edits);
         dimensions(&mut out, &inner, truth, edits);
@@ -44,6 +45,18 @@ pub fn edit(bytes: &[u8], truth: Truth, edits: &mut Edits) -> Vec<u8> {
     out
 }
 
+/// The block without its GPS IFD, and of the same length; `None` where it cannot be taken out in place.
+#[must_use]
+pub fn without_gps(bytes: &[u8]) -> Option<Vec<u8>> {
+    let mut out = bytes.to_vec();
+    let tiff = Tiff::new(bytes).filter(|tiff| !tiff.is_big())?;
+    let first = tiff.ifd(tiff.first).filter(|ifd| ifd.complete)?;
+    remove_gps(&mut out, &tiff, &first);
+    let gone: Vec<usize> = first.entries.iter().filter(|e| e.tag == GPS_IFD).map(|e| e.offset).collect();
+    close_up(&mut out, &tiff, &first, &gone);
+    (!super::has_gps(&out)).then_some(out)
+}
+
 fn orientation(out: &mut [u8], first: &Ifd<'_>, truth: Truth, edits: &mut Edits) {
     let mut entries = first.entries.iter().filter(|entry| entry.tag == ORIENTATION);
     let Some(entry) = entries.next() else { return };
@@ -57,6 +70,18 @@ fn orientation(out: &mut [u8], first: &Ifd<'_>, truth: Truth, edits: &mut Edits)
         set(out, entry, SHORT, truth.orientation.into());
         let after = format!("{wanted} as one SHORT");
         edits.repairs.push(Repair::new(FindingCode::OrientationInvalid, before, after));
+    }
+}
+
+/// IFD1 says of the thumbnail what IFD0 says of the picture.
+fn thumbnail(out: &mut [u8], tiff: &Tiff<'_>, first: &Ifd<'_>, truth: Truth, edits: &mut Edits) {
+    let second = first.next.filter(|next| *next != tiff.first).and_then(|next| tiff.ifd(next));
+    let Some(entry) = second.as_ref().and_then(|ifd| ifd.find(ORIENTATION)) else { return };
+    let wanted = u64::from(truth.orientation);
+    if let Some(before) = entry.number(0).filter(|value| *value != wanted) {
+        set(out, entry, SHORT, truth.orientation.into());
+        let before = format!("IFD1 {before}");
+        edits.repairs.push(Repair::new(FindingCode::OrientationConflict, before, wanted.to_string()));
     }
 }
 

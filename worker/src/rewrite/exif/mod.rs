@@ -3,11 +3,15 @@
 //! must lose what is private, is built anew from what can be read.
 
 mod edit;
+mod private;
 mod rebuild;
+
+pub use edit::without_gps;
 
 use refmill::finding::{Finding, FindingCode, Repair, Severity};
 use refmill::job::Strip;
 
+use super::stripped;
 use crate::bytes::Order;
 use crate::container::Block;
 use crate::exif;
@@ -50,8 +54,6 @@ pub enum Fate {
     Drop,
 }
 
-/// Tags that are about a person or a single camera: owner, serial numbers, artist and Windows' author.
-const PRIVATE: [u16; 8] = [0xa430, 0xa431, 0xa435, 0xc62f, 0x013b, 0x9c9d, 0x927c, 0xc634];
 const GPS_IFD: u16 = 0x8825;
 
 /// Decides about the blocks of a file, in their order.
@@ -80,12 +82,18 @@ fn is_readable(bytes: &[u8]) -> bool {
 
 fn mend_block(bytes: &[u8], truth: Truth, repairs: &mut Vec<Repair>) -> Fate {
     if truth.strip == Strip::All {
-        return only_orientation(bytes, truth.orientation);
+        let fate = only_orientation(bytes, truth.orientation);
+        if fate != Fate::Keep {
+            let but = if fate == Fate::Drop { "" } else { " but for the orientation" };
+            repairs.push(stripped(format!("EXIF block of {} bytes{but}", bytes.len())));
+        }
+        return fate;
     }
+    repairs.extend(private::goes(bytes, truth.strip).into_iter().map(stripped));
     let defects = defects(bytes);
     let structure = |code: &FindingCode| matches!(code, FindingCode::ExifCorrupt | FindingCode::ExifLoop);
     let broken = defects.iter().find(|code| structure(code)).copied();
-    if broken.is_none() && !has_private(bytes, truth.strip) {
+    if broken.is_none() && (truth.strip != Strip::Private || private::goes(bytes, truth.strip).is_empty()) {
         let mut edits = edit::Edits::default();
         let edited = edit::edit(bytes, truth, &mut edits);
         if self::defects(&edited).is_empty() && !(truth.strip == Strip::Gps && has_gps(&edited)) {
@@ -116,7 +124,7 @@ fn mend_block(bytes: &[u8], truth: Truth, repairs: &mut Vec<Repair>) -> Fate {
 /// What an inspection of this block alone calls a defect.
 fn defects(bytes: &[u8]) -> Vec<FindingCode> {
     let mut findings: Vec<Finding> = Vec::new();
-    let block = Block { place: "EXIF".into(), bytes: bytes.into() };
+    let block = Block::made("EXIF", None, bytes);
     let read = exif::inspect(&[block], &mut findings);
     let mut codes: Vec<FindingCode> =
         findings.iter().filter(|finding| finding.severity >= Severity::Defect).map(|finding| finding.code).collect();
@@ -125,19 +133,6 @@ fn defects(bytes: &[u8]) -> Vec<FindingCode> {
         codes.push(FindingCode::OrientationInvalid);
     }
     codes
-}
-
-/// Whether there is anything that is removed by building the block anew.
-fn has_private(bytes: &[u8], strip: Strip) -> bool {
-    if strip != Strip::Private {
-        return false;
-    }
-    let Some(tiff) = Tiff::new(bytes) else { return true };
-    let (chain, _) = tiff.chain();
-    let first = chain.first();
-    let inner = first.and_then(|ifd| tiff.ifd(ifd.find(rebuild::EXIF_IFD)?.number(0)?));
-    let mut tags = chain.iter().chain(&inner).flat_map(|ifd| &ifd.entries);
-    chain.len() > 1 || tags.any(|entry| entry.tag == GPS_IFD || PRIVATE.contains(&entry.tag))
 }
 
 fn has_gps(bytes: &[u8]) -> bool {

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 
 use refmill::job::Strip;
 
-use super::{PRIVATE, Truth, order};
+use super::private::is_private;
+use super::{Truth, order};
 use crate::bytes::{Order, slice};
 use crate::ifd::{Entry, Ifd, Tiff};
 
@@ -150,7 +151,7 @@ impl Reader {
         }
         for entry in &ifd.entries {
             let is_pointer = [EXIF_IFD, super::GPS_IFD, INTEROP_IFD].contains(&entry.tag);
-            let is_gone = self.private && PRIVATE.contains(&entry.tag);
+            let is_gone = self.private && is_private(entry.tag);
             if is_pointer || is_gone || OFFSETS.contains(&entry.tag) || fields.contains_key(&entry.tag) {
                 continue;
             }

@@ -24,7 +24,7 @@ fn truth(orientation: u8, strip: Strip) -> Truth {
 }
 
 fn mended(bytes: &[u8], truth: Truth) -> Fate {
-    let block = Block { place: "APP1".into(), bytes: bytes.into() };
+    let block = Block::made("APP1", None, bytes);
     mend(&[block], truth).fate
 }
 
@@ -79,7 +79,7 @@ fn private_tags_go_and_the_rest_is_built_anew() {
 #[test]
 fn exif_duplicate_block_leaves_the_first_readable_one() {
     let places = [b"garbage".to_vec(), block(SIX), block(NINE)];
-    let blocks = places.each_ref().map(|bytes| Block { place: "APP1".into(), bytes: bytes.as_slice().into() });
+    let blocks = places.each_ref().map(|bytes| Block::made("APP1", None, bytes.as_slice()));
     let outcome = mend(&blocks, truth(6, Strip::Nothing));
     assert_eq!((outcome.chosen, outcome.fate), (Some(1), Fate::Keep));
     assert_eq!(outcome.repairs[0].code, FindingCode::ExifDuplicate);

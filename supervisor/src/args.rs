@@ -6,11 +6,13 @@ use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
 
 use crate::pool::posture::SandboxPolicy;
 
+mod batch;
 mod queue;
 mod repair;
 mod shell;
 mod verdict;
 
+pub use batch::{BatchArgs, StoreArgs};
 pub use queue::{JobsArgs, JobsCommand, ServeArgs, StatusArgs, SubmitArgs};
 pub use repair::{RepairArgs, StripArg};
 pub use shell::{CompletionsArgs, ManArgs};
@@ -37,6 +39,7 @@ Examples:
   refmill inspect photos/                      what is wrong with each; no pixel is decoded
   refmill explain icc_truncated
   refmill submit photos/ && refmill serve --drain
+  refmill batch s3://photos/2024 --out s3://tensors/2024
   refmill recipe show sdxl > mine.toml
 
 Exit codes: 0 every image was processed, 1 some failed, 2 the command line cannot be used, 3 none was processed,
@@ -47,6 +50,8 @@ Exit codes: 0 every image was processed, 1 some failed, 2 the command line canno
 pub enum Command {
     /// Process images: repaired image, tensors and report for each
     Run(RunArgs),
+    /// Process all images of a folder or a bucket's prefix; what is done already is left alone
+    Batch(BatchArgs),
     /// Make metadata right without touching coded pixels, or convert to upright sRGB PNG; no tensors
     Repair(RepairArgs),
     /// Say what is wrong with images, and decode none

@@ -176,7 +176,8 @@ fn walk(root: &Path, folder: &Path, inputs: &mut Vec<Input>) -> Result<(), Intak
     Ok(())
 }
 
-fn has_image_extension(path: &Path) -> bool {
+/// Whether a path ends as images do.
+pub(crate) fn has_image_extension(path: &Path) -> bool {
     let extension = path.extension().and_then(|extension| extension.to_str()).unwrap_or_default();
     EXTENSIONS.iter().any(|known| extension.eq_ignore_ascii_case(known))
 }

@@ -12,6 +12,7 @@
 //! | [`pool`] | the workers: spawned, confined, believed nothing, replaced |
 //! | [`memory`] | the regions that both sides share |
 //! | [`queue`] | jobs that outlive the program: leased, fenced, tried again, buried |
+//! | [`store`] | object stores and folders as the two ends of a batch |
 //! | [`publish`] | artifacts first, then the report, each whole or not at all |
 //! | [`verdict`], [`findings`], [`table`], [`contact_sheet`] | reports, and the table of findings, as people read them |
 //! | [`progress`], [`shutdown`], [`notify`] | what the user sees, how the user ends it, and what a service manager is told |
@@ -38,5 +39,6 @@ pub mod queue;
 pub mod recipe;
 pub mod settings;
 pub mod shutdown;
+pub mod store;
 pub mod table;
 pub mod verdict;

@@ -17,15 +17,21 @@ use crate::pool::Order;
 use crate::pool::confinement::{Confinement, needed_memory};
 use crate::pool::worker::WorkerPlan;
 use crate::recipe::{self, LoadError};
+use crate::store::failures::FailuresError;
+use crate::store::location::LocationError;
 
+mod batch;
 mod inspect;
 mod repair;
 mod serve;
+mod store;
 mod submit;
 
+pub use batch::BatchSettings;
 pub use inspect::InspectSettings;
 pub use repair::{Place, RepairSettings};
 pub use serve::{ServeSettings, Slots, notifier};
+pub use store::ReachError;
 pub use submit::{SubmitSettings, queue};
 
 /// Why the command line cannot be used.
@@ -52,6 +58,23 @@ pub enum SettingsError {
     /// A device.
     #[error(transparent)]
     Device(#[from] DeviceError),
+    /// A location.
+    #[error(transparent)]
+    Location(#[from] LocationError),
+    /// An S3 server.
+    #[error(transparent)]
+    Reach(#[from] ReachError),
+    /// A failures file.
+    #[error(transparent)]
+    Failures(#[from] FailuresError),
+    /// Inputs would lie among artifacts.
+    #[error("inputs in {input} lie where --out {out} puts artifacts: a later batch could take one for the other")]
+    Overlap {
+        /// The inputs.
+        input: String,
+        /// The artifacts.
+        out: String,
+    },
     /// Nothing would be written to standard output.
     #[error("--out - writes tensors, or with --no-tensors the image; with --no-image too it has nothing to write")]
     NothingToWrite,

@@ -1,5 +1,6 @@
 //! The commands, and what a program that failed says and returns.
 
+mod batch;
 mod config;
 mod explain;
 mod inspect;
@@ -27,6 +28,8 @@ use crate::queue::QueueError;
 use crate::queue::lock::LockError;
 use crate::recipe::LoadError;
 use crate::settings::SettingsError;
+use crate::store::error::{Kind, StoreError};
+use crate::store::failures::FailuresError;
 
 pub use schema::report_schema;
 
@@ -48,6 +51,12 @@ pub enum CommandError {
     /// The queue cannot be used.
     #[error(transparent)]
     Queue(#[from] QueueError),
+    /// A store does not do what was asked.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// A failures file cannot be used.
+    #[error(transparent)]
+    Failures(#[from] FailuresError),
     /// Somebody else serves the queue.
     #[error(transparent)]
     Lock(#[from] LockError),
@@ -88,6 +97,8 @@ impl CommandError {
                 ExitCode::Usage
             }
             Self::Queue(QueueError::Sql { .. } | QueueError::Stale { .. }) => ExitCode::Broken,
+            Self::Store(error) if error.kind == Kind::Unavailable => ExitCode::Broken,
+            Self::Store(_) | Self::Failures(_) => ExitCode::Usage,
             Self::Queue(_) | Self::Lock(_) => ExitCode::Usage,
             Self::NoWorker(_) | Self::WorkersLost { .. } | Self::System { .. } => ExitCode::Broken,
         }
@@ -99,6 +110,7 @@ impl CommandError {
 pub fn dispatch(args: Args) -> ExitCode {
     let result = match args.command {
         Command::Run(args) => run::run(args),
+        Command::Batch(args) => batch::batch(args),
         Command::Repair(args) => repair::repair(args),
         Command::Inspect(args) => inspect::inspect(args),
         Command::Explain(args) => explain::explain(&args),

@@ -1,6 +1,6 @@
 //! `refmill batch`, checked.
 
-use std::path::PathBuf;
+use std::path::{Component, Path, PathBuf};
 
 use refmill::job::ImageWanted;
 
@@ -89,9 +89,20 @@ fn place(location: Location) -> Result<Location, SettingsError> {
     let path = std::path::absolute(&path).map_err(SettingsError::OwnPlace)?;
     let there = path.ancestors().find_map(|above| Some((above, above.canonicalize().ok()?)));
     Ok(Location::Folder(match there {
-        Some((above, real)) => path.strip_prefix(above).map_or(path.clone(), |rest| real.join(rest)),
+        Some((above, real)) => path.strip_prefix(above).map_or(path.clone(), |rest| below(real, rest)),
         None => path,
     }))
+}
+
+/// A path that is not there has no links: its `..` are what they say.
+fn below(mut folder: PathBuf, rest: &Path) -> PathBuf {
+    for part in rest.components() {
+        match part {
+            Component::ParentDir => drop(folder.pop()),
+            part => folder.push(part),
+        }
+    }
+    folder
 }
 
 #[cfg(test)]

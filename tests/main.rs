@@ -8,6 +8,7 @@
     reason = "a helper that fails is a test that fails"
 )]
 
+mod browser;
 mod cli;
 mod corpus;
 mod limits;

@@ -175,7 +175,14 @@ fn facts(report: &Report, text: &mut String) {
     }
     if let Some(colour) = &report.colour {
         facts.push(("Colour", format!("{} ({})", colour.description, colour.interpretation)));
-        facts.push(("Converted by", colour.engine.clone()));
+        // Nothing has to be done to sRGB.
+        if !matches!(colour.engine.as_str(), "" | "none") {
+            facts.push(("Converted by", colour.engine.clone()));
+        }
+    }
+    if let Some(evidence) = &report.linear_evidence {
+        let (code, linear, srgb) = (evidence.median_code, evidence.lightness_as_linear, evidence.lightness_as_srgb);
+        facts.push(("Median code", format!("{code}: L* {linear} as linear light, {srgb} as sRGB")));
     }
     facts.push(("Bytes", report.source.bytes.to_string()));
     text.push_str("<dl>\n");

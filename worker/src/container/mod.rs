@@ -5,8 +5,7 @@ pub mod bmp;
 pub mod gif;
 #[cfg(feature = "heif")]
 pub mod heif;
-#[cfg(feature = "heif")]
-mod heif_items;
+pub mod heif_items;
 pub mod jpeg;
 pub mod jpeg_icc;
 pub mod png;

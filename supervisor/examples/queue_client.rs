@@ -1,17 +1,18 @@
-//! Another process at the same queue, for the tests: `queue_client FILE claim` claims until nothing is due and prints
-//! the numbers; `queue_client FILE churn` puts, claims, acks and fails jobs until it is killed.
+//! Another process at the same queue, for the tests: `queue_client QUEUE claim` claims until nothing is due and prints
+//! the numbers; `queue_client QUEUE churn` puts, claims, acks and fails jobs until it is killed.
 #![allow(clippy::unwrap_used, reason = "a stand-in that fails is a test that fails")]
 
-use std::path::PathBuf;
+use std::path::Path;
 
 use refmill::failure::Blame;
+use refmill_supervisor::queue::nats::Access;
 use refmill_supervisor::queue::sqlite::Durability;
-use refmill_supervisor::queue::{Fault, NewJob, Queue, Retention, SqliteQueue};
+use refmill_supervisor::queue::{Fault, NewJob, Place, Queue, Retention, SqliteQueue};
 
 fn main() {
     let mut arguments = std::env::args().skip(1);
-    let path = PathBuf::from(arguments.next().unwrap());
-    let queue = SqliteQueue::open(&path, Durability::Process, true).unwrap();
+    let place = Place::named(Path::new(&arguments.next().unwrap()), Access::default()).unwrap();
+    let queue = place.open(Durability::Process, true).unwrap();
     match arguments.next().as_deref() {
         Some("claim") => {
             while let Some(claimed) = queue.claim("client", 60_000).unwrap() {

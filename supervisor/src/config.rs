@@ -88,7 +88,7 @@ pub struct Config {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct QueueConfig {
-    /// The file.
+    /// The file, or the address of a stream.
     pub path: PathBuf,
     /// What a commit of the server survives.
     pub durability: Durability,
@@ -96,6 +96,24 @@ pub struct QueueConfig {
     pub lease_s: u32,
     /// How long jobs in hand may take once the server is asked to end, in seconds.
     pub grace_s: u32,
+    /// Who refmill is to the server of a stream.
+    pub nats: NatsConfig,
+}
+
+/// Who refmill is to the server of a queue in a stream.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct NatsConfig {
+    /// The user.
+    pub user: Option<String>,
+    /// A file with the user's password.
+    pub password_file: Option<PathBuf>,
+    /// A file with a token.
+    pub token_file: Option<PathBuf>,
+    /// A `.creds` file.
+    pub credentials: Option<PathBuf>,
+    /// Certificates in PEM that are trusted beside the system's.
+    pub ca: Option<PathBuf>,
 }
 
 /// Where artifacts go.
@@ -201,7 +219,8 @@ fn many() -> u64 {
 
 impl Default for QueueConfig {
     fn default() -> Self {
-        Self { path: "refmill.db".into(), durability: Durability::Process, lease_s: 30, grace_s: 30 }
+        let nats = NatsConfig::default();
+        Self { path: "refmill.db".into(), durability: Durability::Process, lease_s: 30, grace_s: 30, nats }
     }
 }
 

@@ -16,12 +16,14 @@ use crate::policy::{self, PolicyError};
 use crate::pool::Order;
 use crate::pool::confinement::{Confinement, needed_memory};
 use crate::pool::worker::WorkerPlan;
+use crate::queue::nats::AddressError;
 use crate::recipe::{self, LoadError};
 use crate::store::failures::FailuresError;
 use crate::store::location::LocationError;
 
 mod batch;
 mod inspect;
+mod queue;
 mod repair;
 mod serve;
 mod store;
@@ -29,10 +31,11 @@ mod submit;
 
 pub use batch::BatchSettings;
 pub use inspect::InspectSettings;
+pub use queue::{SecretError, queue};
 pub use repair::{Place, RepairSettings};
 pub use serve::{ServeSettings, Slots, notifier};
 pub use store::ReachError;
-pub use submit::{SubmitSettings, queue};
+pub use submit::SubmitSettings;
 
 /// Why the command line cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -64,6 +67,12 @@ pub enum SettingsError {
     /// An S3 server.
     #[error(transparent)]
     Reach(#[from] ReachError),
+    /// The address of a queue.
+    #[error(transparent)]
+    Address(#[from] AddressError),
+    /// Who refmill is to a queue's server.
+    #[error(transparent)]
+    Secret(#[from] SecretError),
     /// A failures file.
     #[error(transparent)]
     Failures(#[from] FailuresError),

@@ -16,8 +16,8 @@ pub struct SubmitArgs {
     /// The configuration, which the rest of the command line goes before
     #[arg(long, value_name = "FILE.toml")]
     pub config: Option<PathBuf>,
-    /// The queue, made where it is not there [default: refmill.db]
-    #[arg(long, value_name = "FILE")]
+    /// The queue, made where it is not there: a file, or nats://HOST:PORT/STREAM [default: refmill.db]
+    #[arg(long, value_name = "QUEUE")]
     pub queue: Option<PathBuf>,
     /// Which tensors to derive: sdxl, sd15, flux, clip, or a TOML file, which is read now
     #[arg(long, default_value = "sdxl", value_name = "NAME|FILE.toml")]
@@ -64,8 +64,8 @@ pub struct JobsArgs {
     /// The configuration that names the queue
     #[arg(long, global = true, value_name = "FILE.toml")]
     pub config: Option<PathBuf>,
-    /// The queue [default: refmill.db]
-    #[arg(long, global = true, value_name = "FILE")]
+    /// The queue: a file, or nats://HOST:PORT/STREAM [default: refmill.db]
+    #[arg(long, global = true, value_name = "QUEUE")]
     pub queue: Option<PathBuf>,
     /// Jobs as JSON, one a line
     #[arg(long, global = true)]
@@ -115,8 +115,8 @@ pub struct StatusArgs {
     /// The configuration that names the queue
     #[arg(long, value_name = "FILE.toml")]
     pub config: Option<PathBuf>,
-    /// The queue [default: refmill.db]
-    #[arg(long, value_name = "FILE")]
+    /// The queue: a file, or nats://HOST:PORT/STREAM [default: refmill.db]
+    #[arg(long, value_name = "QUEUE")]
     pub queue: Option<PathBuf>,
     /// As JSON
     #[arg(long)]
@@ -129,8 +129,9 @@ pub struct ServeArgs {
     /// The configuration, which the rest of the command line goes before; SIGHUP reads it again
     #[arg(long, value_name = "FILE.toml")]
     pub config: Option<PathBuf>,
-    /// The queue, made where it is not there; one supervisor serves it [default: refmill.db]
-    #[arg(long, value_name = "FILE")]
+    /// The queue, made where it is not there: a file, which one supervisor serves, or nats://HOST:PORT/STREAM, which
+    /// several share [default: refmill.db]
+    #[arg(long, value_name = "QUEUE")]
     pub queue: Option<PathBuf>,
     /// Where the work is done.
     #[command(flatten)]

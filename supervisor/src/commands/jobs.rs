@@ -15,8 +15,7 @@ use crate::verdict::shown;
 const PAGE: u32 = 1_000;
 
 pub(super) fn jobs(args: JobsArgs) -> Result<ExitCode, CommandError> {
-    let path = settings::queue(args.queue, args.config.as_deref())?;
-    let queue = SqliteQueue::open(&path, Durability::Full, false)?;
+    let queue = settings::queue(args.queue, args.config.as_deref())?.open(Durability::Full, false)?;
     let changed = |id: i64, change: Result<(), crate::queue::QueueError>| {
         change?;
         let job = queue.job(JobId(id))?;
@@ -35,8 +34,7 @@ pub(super) fn jobs(args: JobsArgs) -> Result<ExitCode, CommandError> {
 }
 
 pub(super) fn status(args: StatusArgs) -> Result<ExitCode, CommandError> {
-    let path = settings::queue(args.queue, args.config.as_deref())?;
-    let queue = SqliteQueue::open(&path, Durability::Full, false)?;
+    let queue = settings::queue(args.queue, args.config.as_deref())?.open(Durability::Full, false)?;
     let (counts, tenants, now) = (queue.counts()?, queue.tenants()?, Clock::system().now_ms());
     let of = |state| counts.iter().find(|count| count.state == state);
     let jobs = |state| of(state).map_or(0, |count| count.jobs);

@@ -26,6 +26,7 @@ use crate::pool::posture::SandboxPolicy;
 use crate::pool::worker::StartError;
 use crate::queue::QueueError;
 use crate::queue::lock::LockError;
+use crate::queue::nats::LinkError;
 use crate::recipe::LoadError;
 use crate::settings::SettingsError;
 use crate::store::error::{Kind, StoreError};
@@ -97,6 +98,7 @@ impl CommandError {
                 ExitCode::Usage
             }
             Self::Queue(QueueError::Sql { .. } | QueueError::Stale { .. }) => ExitCode::Broken,
+            Self::Queue(QueueError::Stream { source: LinkError::Away(_), .. }) => ExitCode::Broken,
             Self::Store(error) if error.kind == Kind::Unavailable => ExitCode::Broken,
             Self::Store(_) | Self::Failures(_) => ExitCode::Usage,
             Self::Queue(_) | Self::Lock(_) => ExitCode::Usage,

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::io::{self, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 
@@ -18,7 +18,7 @@ use crate::publish;
 use crate::queue::lock::ServeLock;
 use crate::queue::source::{Live, QueueSource, Terms};
 use crate::queue::spec::Spec;
-use crate::queue::{Clock, Filter, JobId, Queue, QueueError, SqliteQueue, State};
+use crate::queue::{Clock, Filter, JobId, Place, Queue, QueueError, SqliteQueue, State, nats};
 use crate::settings::{self, ServeSettings, Slots};
 use crate::shutdown::{Bell, Stop};
 use keeper::{Keeper, Stops};
@@ -39,18 +39,16 @@ pub(super) fn serve(args: ServeArgs) -> Result<ExitCode, CommandError> {
     let notifier = settings::notifier();
     let notifier = notifier.map_err(|source| CommandError::System { what: "reach the service manager", source })?;
     let config = &settings.config;
-    let queue = SqliteQueue::open(&config.queue.path, config.queue.durability, true)?;
-    let queue = queue.with(Clock::system(), config.retry);
-    // Two names of one file are one queue.
-    let path = config.queue.path.canonicalize();
-    let path = path.map_err(|source| CommandError::System { what: "find the queue's own place", source })?;
-    let _lock = ServeLock::take(&path)?;
+    let queue = settings.queue.open(config.queue.durability, true)?.with(Clock::system(), config.retry);
+    let _lock = settings.queue.file().map(locked).transpose()?;
     let quiet = settings.voice.quiet;
     let say = move |text: &str| tell(quiet, text);
     queue.set_tenants(&config.tenants(settings.has_gpu()))?;
-    recover(&queue, &say)?;
+    if settings.queue.file().is_some() {
+        recover(&queue, &say)?;
+    }
     let terms = Terms {
-        holder: format!("process {}", std::process::id()),
+        holder: holder(&settings.queue),
         lease_ms: config.queue.lease_s.saturating_mul(1_000),
         drain: settings.drain,
         output_bytes: config.limits.output_bytes,
@@ -75,6 +73,23 @@ pub(super) fn serve(args: ServeArgs) -> Result<ExitCode, CommandError> {
         return Err(error.into());
     }
     conclude(ended, &queue, teller.buried(), (settings.drain, asked.is_requested()))
+}
+
+/// One supervisor a file.
+fn locked(file: &Path) -> Result<ServeLock, CommandError> {
+    // Two names of one file are one queue.
+    let path = file.canonicalize();
+    let path = path.map_err(|source| CommandError::System { what: "find the queue's own place", source })?;
+    Ok(ServeLock::take(&path)?)
+}
+
+/// Who claims, for people. Where several machines do, a process alone says too little.
+fn holder(queue: &Place) -> String {
+    let process = format!("process {}", std::process::id());
+    match queue {
+        Place::File(_) => process,
+        Place::Stream(..) => format!("{process} of {}", nats::hostname()),
+    }
 }
 
 /// Sees to what a supervisor left that was killed. With the lock, nobody else serves: whoever held a lease is gone, and

@@ -37,7 +37,7 @@ pub(super) fn submit(args: SubmitArgs) -> Result<ExitCode, CommandError> {
     }
     // Where standard error is closed there is nobody to tell; so below.
     notes.iter().for_each(|note| drop(writeln!(io::stderr().lock(), "{}", shown(note))));
-    let queue = SqliteQueue::open(&settings.queue, Durability::Full, true)?;
+    let queue = settings.queue.open(Durability::Full, true)?;
     if queue.tenants()?.iter().all(Standing::is_unset) {
         // Nobody has served it with tenants yet.
         queue.set_tenants(&settings.tenants)?;

@@ -61,6 +61,12 @@ const fn with(key: Key, example: &'static str) -> Key {
 /// The tables, in the order in which people read them.
 pub const SECTIONS: &[Section] = &[
     Section { name: "queue", several: false, about: "The queue, and how it is served." },
+    Section {
+        name: "queue.nats",
+        several: false,
+        about: "Who refmill is to the server of a queue in a stream. Without a key the variables of the `nats` tool \
+                count: NATS_USER, NATS_PASSWORD, NATS_TOKEN, NATS_CREDS and NATS_CA.",
+    },
     Section { name: "output", several: false, about: "Where artifacts go; read by `submit` and `run`." },
     Section {
         name: "slot",
@@ -93,7 +99,12 @@ pub const SECTIONS: &[Section] = &[
 
 /// The keys, in the order of [`SECTIONS`].
 pub const KEYS: &[Key] = &[
-    fixed("queue.path", Takes::Text("a path"), "The file. As all paths here, from the working folder on."),
+    fixed(
+        "queue.path",
+        Takes::Text("a path, or nats://host:port/stream"),
+        "The file; as all paths here, from the working folder on. Or a JetStream stream, which several supervisors share; \
+         `tls://` where the connection must be encrypted.",
+    ),
     fixed(
         "queue.durability",
         Takes::OneOf(&["process", "full"]),
@@ -105,6 +116,17 @@ pub const KEYS: &[Key] = &[
         "queue.grace_s",
         Takes::Number(0, 86_400),
         "How long jobs in hand may take once the server is asked to end, in seconds, until they are given back.",
+    ),
+    with(fixed("queue.nats.user", Takes::Text("a name"), "The user."), "\"refmill\""),
+    with(fixed("queue.nats.password_file", Takes::Text("a path"), "A file with its password."), "\"nats.password\""),
+    with(fixed("queue.nats.token_file", Takes::Text("a path"), "A file with a token."), "\"nats.token\""),
+    with(
+        fixed("queue.nats.credentials", Takes::Text("a path"), "A `.creds` file: a JWT and the seed that signs."),
+        "\"refmill.creds\"",
+    ),
+    with(
+        fixed("queue.nats.ca", Takes::Text("a path"), "Certificates in PEM that are trusted beside the system's."),
+        "\"ca.pem\"",
     ),
     fixed("output.folder", Takes::Text("a path"), "The folder."),
     with(

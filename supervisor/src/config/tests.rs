@@ -72,7 +72,7 @@ fn effective_configuration_reads_back_as_itself() {
 fn unknown_key_is_named_with_its_line_and_the_known_ones() {
     assert_eq!(
         refused("[queue]\npath = \"q\"\nleese_s = 3"),
-        "refmill.toml:3:1: `queue.leese_s` is not known; `queue` takes path, durability, lease_s, grace_s"
+        "refmill.toml:3:1: `queue.leese_s` is not known; `queue` takes path, durability, lease_s, grace_s, nats"
     );
     assert!(
         refused("quue = 3").starts_with("refmill.toml:1:1: `quue` is not known; the file takes queue, output, slot")
@@ -162,7 +162,13 @@ fn what_a_server_takes_is_what_the_list_of_keys_says() {
     let old = Config::default();
     let text = all_of_the_example().replace("strict = false", "strict = true");
     let mut new = parsed(&text);
-    new.queue = QueueConfig { path: "x".into(), durability: Durability::Full, lease_s: 1, grace_s: 1 };
+    new.queue = QueueConfig {
+        path: "x".into(),
+        durability: Durability::Full,
+        lease_s: 1,
+        grace_s: 1,
+        ..QueueConfig::default()
+    };
     new.retry = RetryPolicy { max_failures: 9, max_crashes: 9, max_losses: 9, base_ms: 9, most_ms: 9 };
     new.retention = RetentionConfig { done_days: 1, dead_days: 1 };
     let all = changes(&old, &new);

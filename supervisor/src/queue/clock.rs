@@ -39,6 +39,15 @@ impl Clock {
             }
         }
     }
+
+    /// Now, by a machine's clock that is so far ahead of this machine's. A manual clock is the same everywhere.
+    #[must_use]
+    pub fn elsewhere_ms(&self, ahead_ms: i64) -> i64 {
+        match &self.0 {
+            Some(_) => self.now_ms(),
+            None => self.now_ms().saturating_add(ahead_ms),
+        }
+    }
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! What a queue says when it did not do what it was asked.
 
+use super::nats::LinkError;
 use super::tenant::Refusal;
 use super::{JobId, State};
 
@@ -43,6 +44,22 @@ pub enum QueueError {
         what: &'static str,
         /// Why it failed.
         source: rusqlite::Error,
+    },
+    /// There is no such stream, and none was to be made.
+    #[error("queue {name} does not exist; `refmill submit` or `serve` makes the stream")]
+    NoStream {
+        /// Its address.
+        name: String,
+    },
+    /// The stream, or the way to it, refused.
+    #[error("cannot {what}, queue {name}: {source}")]
+    Stream {
+        /// What was tried.
+        what: &'static str,
+        /// The stream's address.
+        name: String,
+        /// Why it failed.
+        source: LinkError,
     },
     /// The job is not taken.
     #[error(transparent)]

@@ -33,13 +33,15 @@
 //! Each arrow is one transaction. Time is the machine's clock, in milliseconds since 1970, behind [`Clock`]: a clock
 //! that is set back delays what is due, and breaks no promise.
 //!
-//! [`sqlite`] keeps the queue in one file, [`retry`] decides without touching anything, [`source`] gives its jobs to
+//! [`sqlite`] keeps the queue in one file, [`nats`] in a stream that several supervisors share, [`retry`] decides without touching anything, [`source`] gives its jobs to
 //! the pool, and [`lock`] keeps a second supervisor away.
 
 mod clock;
 mod error;
 pub mod lease;
 pub mod lock;
+pub mod nats;
+pub mod place;
 pub mod retry;
 pub mod share;
 pub mod source;
@@ -50,14 +52,15 @@ pub mod tenant;
 pub use clock::Clock;
 pub use error::QueueError;
 pub use lease::{JobId, Lease};
+pub use place::Place;
 pub use retry::{Fault, Next, RetryPolicy, Tally};
 pub use sqlite::SqliteQueue;
 pub use tenant::{Standing, Tenant};
 
-use serde::{Serialize, Serializer};
+use serde::{Deserialize, Serialize, Serializer};
 
 /// Where a job is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, clap::ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "snake_case")]
 pub enum State {
     /// Waiting, perhaps for its time

@@ -124,14 +124,15 @@ impl<'a> QueueSource<'a> {
     /// Extends every lease that is held.
     ///
     /// # Errors
-    /// The last [`QueueError::Sql`]; the other leases were tried as well.
+    /// The last error but [`QueueError::Stale`]; the other leases were tried as well.
     pub fn heartbeat(&self) -> Result<(), QueueError> {
         let leases: Vec<Lease> = self.held().values().map(|held| held.lease).collect();
         let mut all = Ok(());
         for lease in leases {
-            // A lease that is lost is noticed, and told, before its job is published.
-            if let Err(error @ QueueError::Sql { .. }) = self.queue.extend(lease, self.terms.lease_ms) {
-                all = Err(error);
+            match self.queue.extend(lease, self.terms.lease_ms) {
+                // A lease that is lost is noticed, and told, before its job is published.
+                Ok(()) | Err(QueueError::Stale { .. }) => {}
+                Err(error) => all = Err(error),
             }
         }
         all

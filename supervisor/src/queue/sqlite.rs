@@ -1,8 +1,11 @@
 //! The queue in one SQLite file, in WAL mode: any number of processes read it while one writes. Every statement is a
-//! file of `sql/`. Opens that file and its `-wal` and `-shm`, and nothing else.
+//! file of `sql/`. Opens that file and its `-wal` and `-shm`, and nothing else. Or a replica of the queue that a stream
+//! holds, in a file without a name, see [`super::nats`].
 
 mod migrate;
 mod pick;
+mod replica;
+mod row;
 mod statement;
 
 use std::path::Path;
@@ -13,10 +16,13 @@ use rusqlite::{Connection, OpenFlags, Transaction, TransactionBehavior, named_pa
 
 use serde::{Deserialize, Serialize};
 
+use super::nats::link::Link;
+use super::nats::{Access, Address};
 use super::{
     Claimed, Clock, Count, Enqueued, Fault, Filter, Job, JobId, Lease, NewJob, Next, Queue, QueueError, Retention,
     RetryPolicy, Standing, State, Tally, Tenant,
 };
+use replica::Replica;
 use statement as sql;
 
 /// How long a writer waits for another one.
@@ -41,10 +47,11 @@ pub enum Durability {
     Process,
 }
 
-/// A queue in a file.
+/// A queue in a file, or a replica of one in a stream.
 #[derive(Debug)]
 pub struct SqliteQueue {
     connection: Mutex<Connection>,
+    replica: Option<Replica>,
     clock: Clock,
     policy: Mutex<RetryPolicy>,
 }
@@ -63,7 +70,26 @@ impl SqliteQueue {
         let opened = Connection::open_with_flags(path, flags).and_then(|connection| configured(connection, durability));
         let mut connection = opened.map_err(|source| QueueError::Open { path: name(), source })?;
         migrate::migrate(&mut connection, &name())?;
-        Ok(Self { connection: Mutex::new(connection), clock: Clock::system(), policy: Mutex::default() })
+        Ok(Self { connection: Mutex::new(connection), replica: None, clock: Clock::system(), policy: Mutex::default() })
+    }
+
+    /// Opens the queue that a stream holds, and makes the stream where `create` says so.
+    ///
+    /// # Errors
+    /// [`QueueError::Stream`], [`QueueError::NoStream`], [`QueueError::Newer`]
+    pub fn share(address: &Address, access: &Access, create: bool) -> Result<Self, QueueError> {
+        let name = || address.to_string();
+        let failed = |source| QueueError::Stream { what: "open the queue", name: name(), source };
+        let link = Link::open(address, access, create).map_err(failed)?;
+        let link = link.ok_or_else(|| QueueError::NoStream { name: name() })?;
+        // SQLite removes a file without a name by itself, and keeps in memory what fits there.
+        let opened = Connection::open("").and_then(|connection| configured(connection, Durability::Process));
+        let mut connection = opened.map_err(|source| QueueError::Open { path: name(), source })?;
+        migrate::migrate(&mut connection, &name())?;
+        let replica = Replica::new(link, name());
+        replica.begin(&mut connection)?;
+        let (connection, replica) = (Mutex::new(connection), Some(replica));
+        Ok(Self { connection, replica, clock: Clock::system(), policy: Mutex::default() })
     }
 
     /// The same queue by another clock and another policy.
@@ -86,13 +112,16 @@ impl SqliteQueue {
     fn write<T>(
         &self,
         what: &'static str,
-        body: impl FnOnce(&Transaction<'_>, i64) -> Result<T, Refusal>,
+        body: impl Fn(&Transaction<'_>, i64) -> Result<T, Refusal>,
     ) -> Result<T, QueueError> {
         let mut connection = self.connection();
+        if let Some(replica) = &self.replica {
+            return replica.write(&mut connection, what, |transaction| body(transaction, self.now_ms()));
+        }
         let failed = |source| QueueError::Sql { what, source };
         // The lock is taken at the start: one that is only wanted later can be refused without any wait.
         let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(failed)?;
-        match body(&transaction, self.clock.now_ms()) {
+        match body(&transaction, self.now_ms()) {
             Ok(value) => transaction.commit().map(|()| value).map_err(failed),
             Err(Refusal::Sql(source)) => Err(failed(source)),
             Err(Refusal::Queue(error)) => Err(error),
@@ -104,7 +133,29 @@ impl SqliteQueue {
         what: &'static str,
         body: impl FnOnce(&Connection) -> rusqlite::Result<T>,
     ) -> Result<T, QueueError> {
-        body(&self.connection()).map_err(|source| QueueError::Sql { what, source })
+        let mut connection = self.connection();
+        if let Some(replica) = &self.replica {
+            replica.renew(&mut connection, what)?;
+        }
+        body(&connection).map_err(|source| QueueError::Sql { what, source })
+    }
+
+    /// The time that leases go by.
+    fn now_ms(&self) -> i64 {
+        self.clock.elsewhere_ms(self.replica.as_ref().map_or(0, Replica::ahead_ms))
+    }
+
+    /// Whether a job is due, as far as is known here.
+    fn is_due(&self) -> Result<bool, QueueError> {
+        let due = |connection: &Connection| sql::due(connection, self.now_ms());
+        if self.replica.is_some() {
+            // What is known is enough to try; only to say that there is nothing takes the stream's word.
+            let known = due(&self.connection());
+            if known.map_err(|source| QueueError::Sql { what: "look for a due job", source })? {
+                return Ok(true);
+            }
+        }
+        self.read("look for a due job", due)
     }
 
     /// Counts `fault` against a leased job, and puts it back or buries it.
@@ -142,7 +193,7 @@ impl SqliteQueue {
         &self,
         what: &'static str,
         (id, wanted): (JobId, &'static str),
-        body: impl FnOnce(&Transaction<'_>, i64) -> rusqlite::Result<bool>,
+        body: impl Fn(&Transaction<'_>, i64) -> rusqlite::Result<bool>,
     ) -> Result<(), QueueError> {
         self.write(what, |transaction, now| {
             if body(transaction, now)? {
@@ -189,7 +240,7 @@ impl Queue for SqliteQueue {
     }
 
     fn claim(&self, holder: &str, lease_ms: u32) -> Result<Option<Claimed>, QueueError> {
-        if !self.read("look for a due job", |connection| sql::due(connection, self.clock.now_ms()))? {
+        if !self.is_due()? {
             return Ok(None);
         }
         self.write("claim a job", |transaction, now| {
@@ -272,7 +323,10 @@ impl Queue for SqliteQueue {
     }
 
     fn probe(&self) -> Result<(), QueueError> {
-        self.write("take the queue's lock", |_, _| Ok(()))
+        match &self.replica {
+            Some(replica) => replica.renew(&mut self.connection(), "reach the stream"),
+            None => self.write("take the queue's lock", |_, _| Ok(())),
+        }
     }
 
     fn prune(&self, retention: Retention) -> Result<usize, QueueError> {

@@ -38,7 +38,7 @@ impl Class {
 }
 
 /// A tenant's terms. A cap that is not set does not hold.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tenant {
     /// Its name, see [`is_name`].
     pub name: String,

@@ -10,12 +10,15 @@ use crate::devices::DeviceError;
 use crate::notify::Notifier;
 use crate::pool::posture::SandboxPolicy;
 use crate::pool::worker::WorkerPlan;
+use crate::queue::Place;
 
 /// `refmill serve`, checked.
 #[derive(Debug)]
 pub struct ServeSettings {
     /// The configuration in effect, with what was typed.
     pub config: Config,
+    /// The queue.
+    pub queue: Place,
     /// The devices.
     pub slots: Vec<Slots>,
     /// Whether to end once the queue is empty.
@@ -58,7 +61,8 @@ impl ServeSettings {
         };
         let slots = slots.iter().map(plan).collect::<Result<_, SettingsError>>()?;
         let voice = Voice { json: args.json, quiet: args.quiet };
-        Ok(Self { config, slots, drain: args.drain, voice })
+        let queue = super::queue::place(&config.queue)?;
+        Ok(Self { config, queue, slots, drain: args.drain, voice })
     }
 
     /// The configuration in effect: the file as it is now, and what was typed over it.

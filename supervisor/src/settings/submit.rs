@@ -1,13 +1,14 @@
-//! `refmill submit`, checked, and which queue is meant.
+//! `refmill submit`, checked.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use refmill::job::ImageWanted;
 
 use super::SettingsError;
 use crate::args::SubmitArgs;
-use crate::config::Config;
+use crate::config::{Config, QueueConfig};
 use crate::pool::Order;
+use crate::queue::Place;
 use crate::queue::spec::Urgency;
 use crate::queue::tenant::{self, Tenant};
 use crate::{limits, policy, recipe};
@@ -18,7 +19,7 @@ pub struct SubmitSettings {
     /// As typed.
     pub inputs: Vec<PathBuf>,
     /// The queue.
-    pub queue: PathBuf,
+    pub queue: Place,
     /// What is wanted of each.
     pub order: Order,
     /// The folder of the artifacts, absolute.
@@ -49,7 +50,7 @@ impl SubmitSettings {
         let out = args.out.unwrap_or(config.output.folder);
         Ok(Self {
             inputs: args.inputs,
-            queue: args.queue.unwrap_or(config.queue.path),
+            queue: super::queue::place(&QueueConfig { path: args.queue.unwrap_or(config.queue.path), ..config.queue })?,
             order: Order { policy, ..Order::new(image, recipe, config.colour.into(), limits) },
             out: std::path::absolute(&out).map_err(SettingsError::OwnPlace)?,
             tenant: args.tenant.unwrap_or_else(|| tenant::DEFAULT.into()),
@@ -58,14 +59,4 @@ impl SubmitSettings {
             json: args.json,
         })
     }
-}
-
-/// The queue that is meant: the one that was typed, else the configuration's.
-///
-/// # Errors
-/// [`SettingsError::Config`]
-pub fn queue(typed: Option<PathBuf>, config: Option<&Path>) -> Result<PathBuf, SettingsError> {
-    // Read in any case: a configuration that cannot be read is told, not passed over.
-    let config = Config::load(config)?;
-    Ok(typed.unwrap_or(config.queue.path))
 }

@@ -4,16 +4,16 @@ use super::*;
 
 #[test]
 fn accepted_job_is_there_after_the_queue_is_opened_again() {
-    let Fresh { queue, folder, .. } = queue();
+    let Some(Fresh { queue, place, home: _home, .. }) = queue() else { return };
     let id = put(&queue, &new("a"));
     drop(queue);
-    let job = open(&folder.path().join("q.db")).job(id).unwrap();
+    let job = opened(&place).job(id).unwrap();
     assert_eq!((job.key.as_str(), job.name.as_str(), job.state), ("a", "/a.jpg", State::Queued));
 }
 
 #[test]
 fn job_submitted_twice_is_one_job_in_every_state() {
-    let Fresh { queue, .. } = queue();
+    let Some(Fresh { queue, home: _home, .. }) = queue() else { return };
     let id = put(&queue, &new("a"));
     assert_eq!(queue.enqueue(&new("a")).unwrap(), Enqueued::Known(id, State::Queued));
     let lease = lease(&queue);
@@ -25,14 +25,14 @@ fn job_submitted_twice_is_one_job_in_every_state() {
 
 #[test]
 fn leased_job_is_given_to_nobody_else() {
-    let Fresh { queue, .. } = queue();
+    let Some(Fresh { queue, home: _home, .. }) = queue() else { return };
     put(&queue, &new("a"));
     assert!(claim(&queue).is_some() && claim(&queue).is_none());
 }
 
 #[test]
 fn lease_that_ran_out_is_given_to_somebody_else_under_a_higher_token() {
-    let Fresh { queue, clock, .. } = queue();
+    let Some(Fresh { queue, clock, home: _home, .. }) = queue() else { return };
     put(&queue, &new("a"));
     let first = lease(&queue);
     clock.advance(i64::from(LEASE));
@@ -46,7 +46,7 @@ fn lease_that_ran_out_is_given_to_somebody_else_under_a_higher_token() {
 
 #[test]
 fn heartbeat_keeps_a_lease_alive() {
-    let Fresh { queue, clock, .. } = queue();
+    let Some(Fresh { queue, clock, home: _home, .. }) = queue() else { return };
     put(&queue, &new("a"));
     let lease = lease(&queue);
     clock.advance(i64::from(LEASE) - 1);
@@ -58,7 +58,7 @@ fn heartbeat_keeps_a_lease_alive() {
 
 #[test]
 fn stale_token_can_neither_ack_nor_nak_nor_extend_nor_release() {
-    let Fresh { queue, clock, .. } = queue();
+    let Some(Fresh { queue, clock, home: _home, .. }) = queue() else { return };
     let id = put(&queue, &new("a"));
     let old = lease(&queue);
     clock.advance(i64::from(LEASE) + 1_000);
@@ -75,7 +75,7 @@ fn stale_token_can_neither_ack_nor_nak_nor_extend_nor_release() {
 
 #[test]
 fn ack_that_is_repeated_is_answered_as_the_first_one_and_changes_nothing() {
-    let Fresh { queue, clock, .. } = queue();
+    let Some(Fresh { queue, clock, home: _home, .. }) = queue() else { return };
     let id = put(&queue, &new("a"));
     let lease = lease(&queue);
     queue.ack(lease, r#"{"n":1}"#).unwrap();
@@ -87,7 +87,7 @@ fn ack_that_is_repeated_is_answered_as_the_first_one_and_changes_nothing() {
 
 #[test]
 fn released_job_is_due_at_once_with_nothing_held_against_it() {
-    let Fresh { queue, .. } = queue();
+    let Some(Fresh { queue, home: _home, .. }) = queue() else { return };
     put(&queue, &new("a"));
     let first = lease(&queue);
     queue.release(first).unwrap();

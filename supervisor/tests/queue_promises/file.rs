@@ -14,7 +14,7 @@ fn file_of_something_else_is_refused() {
 
 #[test]
 fn queue_of_a_later_refmill_is_refused() {
-    let fresh = queue();
+    let Some(fresh) = queue() else { return };
     let database = rusqlite::Connection::open(fresh.path()).unwrap();
     database.pragma_update(None, "user_version", 99).unwrap();
     let refused = SqliteQueue::open(&fresh.path(), Durability::Full, true).unwrap_err();

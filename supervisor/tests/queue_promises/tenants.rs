@@ -5,10 +5,10 @@ use refmill_supervisor::queue::{Job, Standing};
 
 use super::*;
 
-fn shared(tenants: &[Tenant]) -> Fresh<impl Queue + use<>> {
-    let fresh = queue();
+fn shared(tenants: &[Tenant]) -> Option<Fresh> {
+    let fresh = queue()?;
     fresh.queue.set_tenants(tenants).unwrap();
-    fresh
+    Some(fresh)
 }
 
 fn tenant(name: &str) -> Tenant {
@@ -19,35 +19,35 @@ fn of(tenant: &str, key: &str) -> NewJob {
     NewJob { tenant: tenant.into(), ..new(&format!("{tenant}-{key}")) }
 }
 
-fn put_many(queue: &impl Queue, tenant: &str, jobs: u32) {
+fn put_many(queue: &SqliteQueue, tenant: &str, jobs: u32) {
     for number in 0..jobs {
         put(queue, &of(tenant, &number.to_string()));
     }
 }
 
-fn put_urgent(queue: &impl Queue, tenant: &str, jobs: u32) {
+fn put_urgent(queue: &SqliteQueue, tenant: &str, jobs: u32) {
     for number in 0..jobs {
         put(queue, &NewJob { priority: 9, ..of(tenant, &number.to_string()) });
     }
 }
 
 /// Whose jobs come in which order; all of them stay in hand.
-fn order(queue: &impl Queue, claims: usize) -> String {
+fn order(queue: &SqliteQueue, claims: usize) -> String {
     (0..claims).map_while(|_| claim(queue)).map(|claimed| claimed.job.tenant).collect()
 }
 
-fn standing(queue: &impl Queue, name: &str) -> Option<Standing> {
+fn standing(queue: &SqliteQueue, name: &str) -> Option<Standing> {
     queue.tenants().unwrap().into_iter().find(|standing| standing.tenant.name == name)
 }
 
-fn refused(queue: &impl Queue, job: &NewJob) -> Refusal {
+fn refused(queue: &SqliteQueue, job: &NewJob) -> Refusal {
     match queue.enqueue(job) {
         Err(QueueError::Refused(refusal)) => refusal,
         other => panic!("{other:?}"),
     }
 }
 
-fn dead(queue: &impl Queue, id: JobId) -> Job {
+fn dead(queue: &SqliteQueue, id: JobId) -> Job {
     let job = queue.job(id).unwrap();
     assert_eq!(job.state, State::Dead);
     job
@@ -55,7 +55,7 @@ fn dead(queue: &impl Queue, id: JobId) -> Job {
 
 #[test]
 fn queue_without_tenants_has_one_that_may_do_anything() {
-    let fresh = queue();
+    let Some(fresh) = queue() else { return };
     let standings = fresh.queue.tenants().unwrap();
     assert_eq!(standings.iter().map(|standing| &standing.tenant).collect::<Vec<_>>(), [&tenant("default")]);
     put(&fresh.queue, &new("a"));
@@ -63,7 +63,7 @@ fn queue_without_tenants_has_one_that_may_do_anything() {
 
 #[test]
 fn tenant_that_is_not_configured_is_refused_with_those_that_are() {
-    let fresh = shared(&[tenant("a"), tenant("b")]);
+    let Some(fresh) = shared(&[tenant("a"), tenant("b")]) else { return };
     let refusal = refused(&fresh.queue, &new("x"));
     assert_eq!(refusal.to_string(), "tenant `default` is not configured; the queue knows a, b");
     assert_eq!(refusal.failure().code.as_str(), "tenant_unknown");
@@ -71,7 +71,7 @@ fn tenant_that_is_not_configured_is_refused_with_those_that_are() {
 
 #[test]
 fn jobs_over_the_cap_are_refused_until_some_are_claimed() {
-    let fresh = shared(&[Tenant { max_queued: Some(2), ..tenant("a") }, tenant("b")]);
+    let Some(fresh) = shared(&[Tenant { max_queued: Some(2), ..tenant("a") }, tenant("b")]) else { return };
     put_many(&fresh.queue, "a", 2);
     let refusal = refused(&fresh.queue, &of("a", "more"));
     assert_eq!(refusal, Refusal::Full { name: "a".into(), queued: 2, cap: 2 });
@@ -84,7 +84,7 @@ fn jobs_over_the_cap_are_refused_until_some_are_claimed() {
 
 #[test]
 fn tenant_has_no_more_jobs_in_hand_than_it_may() {
-    let fresh = shared(&[Tenant { max_running: Some(2), ..tenant("a") }, tenant("b")]);
+    let Some(fresh) = shared(&[Tenant { max_running: Some(2), ..tenant("a") }, tenant("b")]) else { return };
     put_many(&fresh.queue, "a", 9);
     put_many(&fresh.queue, "b", 3);
     let order = order(&fresh.queue, 9);
@@ -98,7 +98,7 @@ fn tenant_has_no_more_jobs_in_hand_than_it_may() {
 
 #[test]
 fn jobs_in_hand_stay_within_the_quota_of_device_memory() {
-    let fresh = shared(&[Tenant { device_bytes: Some(100), ..tenant("a") }]);
+    let Some(fresh) = shared(&[Tenant { device_bytes: Some(100), ..tenant("a") }]) else { return };
     let sized = |key, device_bytes| NewJob { device_bytes, ..of("a", key) };
     assert!(matches!(refused(&fresh.queue, &sized("x", 101)), Refusal::Quota { need: 101, quota: 100, .. }));
     put(&fresh.queue, &sized("1", 60));
@@ -115,7 +115,7 @@ fn jobs_in_hand_stay_within_the_quota_of_device_memory() {
 
 #[test]
 fn job_that_a_smaller_quota_shuts_out_is_a_dead_letter_and_holds_up_nobody() {
-    let fresh = shared(&[tenant("a")]);
+    let Some(fresh) = shared(&[tenant("a")]) else { return };
     let large = put(&fresh.queue, &NewJob { device_bytes: 500, ..of("a", "large") });
     let small = put(&fresh.queue, &NewJob { device_bytes: 5, ..of("a", "small") });
     fresh.queue.set_tenants(&[Tenant { device_bytes: Some(100), ..tenant("a") }]).unwrap();
@@ -129,7 +129,7 @@ fn job_that_a_smaller_quota_shuts_out_is_a_dead_letter_and_holds_up_nobody() {
 
 #[test]
 fn claims_follow_the_weights() {
-    let fresh = shared(&[Tenant { weight: 3, ..tenant("a") }, tenant("b")]);
+    let Some(fresh) = shared(&[Tenant { weight: 3, ..tenant("a") }, tenant("b")]) else { return };
     put_many(&fresh.queue, "b", 30);
     put_many(&fresh.queue, "a", 30);
     assert_eq!(order(&fresh.queue, 40).matches('a').count(), 30);
@@ -137,7 +137,9 @@ fn claims_follow_the_weights() {
 
 #[test]
 fn guaranteed_tenant_and_high_priority_go_first_and_starve_nobody() {
-    let fresh = shared(&[Tenant { class: Class::Guaranteed, ..tenant("g") }, tenant("b"), tenant("p")]);
+    let Some(fresh) = shared(&[Tenant { class: Class::Guaranteed, ..tenant("g") }, tenant("b"), tenant("p")]) else {
+        return;
+    };
     put_urgent(&fresh.queue, "p", 30);
     put_many(&fresh.queue, "b", 30);
     put_many(&fresh.queue, "g", 30);
@@ -148,7 +150,7 @@ fn guaranteed_tenant_and_high_priority_go_first_and_starve_nobody() {
 
 #[test]
 fn tenant_that_was_idle_gets_its_share_and_no_more() {
-    let fresh = shared(&[tenant("a"), tenant("b")]);
+    let Some(fresh) = shared(&[tenant("a"), tenant("b")]) else { return };
     put_many(&fresh.queue, "a", 60);
     order(&fresh.queue, 40);
     put_many(&fresh.queue, "b", 20);
@@ -158,17 +160,17 @@ fn tenant_that_was_idle_gets_its_share_and_no_more() {
 
 #[test]
 fn share_goes_on_where_it_was_when_the_queue_is_opened_again() {
-    let fresh = shared(&[Tenant { weight: 3, ..tenant("a") }, tenant("b")]);
+    let Some(fresh) = shared(&[Tenant { weight: 3, ..tenant("a") }, tenant("b")]) else { return };
     put_many(&fresh.queue, "a", 40);
     put_many(&fresh.queue, "b", 40);
-    let reopened = |claims| order(&open(&fresh.path()).with(fresh.clock.clone(), POLICY), claims);
+    let reopened = |claims| order(&fresh.again(), claims);
     let order: String = (0..40).map(|_| reopened(1)).collect();
     assert_eq!(order.matches('a').count(), 30, "{order}");
 }
 
 #[test]
 fn poison_of_one_tenant_never_blocks_another() {
-    let fresh = shared(&[tenant("a"), tenant("b")]);
+    let Some(fresh) = shared(&[tenant("a"), tenant("b")]) else { return };
     let poison = put(&fresh.queue, &NewJob { priority: 9, ..of("a", "poison") });
     put_many(&fresh.queue, "b", 4);
     let mut done = String::new();
@@ -187,7 +189,7 @@ fn poison_of_one_tenant_never_blocks_another() {
 
 #[test]
 fn tenant_that_is_no_longer_configured_keeps_its_jobs_and_gets_no_more() {
-    let fresh = shared(&[Tenant { max_running: Some(1), ..tenant("a") }, tenant("b")]);
+    let Some(fresh) = shared(&[Tenant { max_running: Some(1), ..tenant("a") }, tenant("b")]) else { return };
     put_many(&fresh.queue, "a", 2);
     fresh.queue.set_tenants(&[tenant("b")]).unwrap();
     assert!(matches!(refused(&fresh.queue, &of("a", "more")), Refusal::Unknown { .. }));
@@ -204,7 +206,7 @@ fn tenant_that_is_no_longer_configured_keeps_its_jobs_and_gets_no_more() {
 
 #[test]
 fn jobs_are_listed_by_tenant_and_state() {
-    let fresh = shared(&[tenant("a"), tenant("b")]);
+    let Some(fresh) = shared(&[tenant("a"), tenant("b")]) else { return };
     put_many(&fresh.queue, "a", 3);
     put_many(&fresh.queue, "b", 1);
     lease(&fresh.queue);

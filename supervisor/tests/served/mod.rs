@@ -52,10 +52,12 @@ impl Place {
         self.command(&[&["serve"], arguments].concat()).stderr(log).spawn().unwrap()
     }
 
+    #[allow(dead_code, reason = "not every suite has its queue in the folder")]
     pub fn queue(&self) -> SqliteQueue {
         SqliteQueue::open(&self.path("refmill.db"), Durability::Process, false).unwrap()
     }
 
+    #[allow(dead_code, reason = "not every suite has its queue in the folder")]
     pub fn jobs(&self) -> Vec<Job> {
         self.queue().list(&Filter::default(), JobId(0), 100_000).unwrap()
     }
@@ -91,6 +93,7 @@ pub fn signal(pid: u32, signal: Signal) {
 }
 
 /// The processes that `pid` started and that still run.
+#[allow(dead_code, reason = "not every suite kills workers")]
 pub fn children(pid: u32) -> Vec<u32> {
     let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
     let lists = tasks.filter_map(|task| fs::read_to_string(task.path().join("children")).ok());

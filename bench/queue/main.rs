@@ -73,7 +73,7 @@ fn stream() {
     });
     println!("{jobs} jobs of {} ms, {supervisors} supervisors", takes.as_millis());
     println!("enqueue, ms: median {:.2}, p99 {:.2}", at(50), at(99));
-    println!("claim and ack {finished:>8.0} pairs a second");
+    println!("claim and ack {finished:>10.1} pairs a second");
 }
 
 fn rate(count: usize, work: impl FnOnce()) -> f64 {

@@ -16,6 +16,7 @@ use refmill::policy::{Action, Policy};
 use serde::{Deserialize, Serialize};
 
 use crate::pool::posture::SandboxPolicy;
+use crate::pool::{Deadlines, Rules, WatermarkPolicy};
 use crate::queue::sqlite::Durability;
 use crate::queue::tenant::{Class, Tenant};
 use crate::queue::{Retention, RetryPolicy};
@@ -70,6 +71,10 @@ pub struct Config {
     pub colour: ColourConfig,
     /// The bounds of one image.
     pub limits: Limits,
+    /// When workers are recycled by their memory.
+    pub watermark: WatermarkPolicy,
+    /// How long workers may take for what.
+    pub deadlines: Deadlines,
     /// When a job is tried again.
     pub retry: RetryPolicy,
     /// How long jobs are kept that are over.
@@ -290,6 +295,12 @@ impl Config {
         self.retention = new.retention;
         self.tenants.clone_from(&new.tenants);
         self
+    }
+
+    /// What holds for all workers.
+    #[must_use]
+    pub fn rules(&self) -> Rules {
+        Rules { deadlines: self.deadlines.clone(), watermark: self.watermark }
     }
 
     /// The tenants' terms. Without a GPU among the devices no quota of its memory holds.

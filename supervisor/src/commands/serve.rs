@@ -62,7 +62,7 @@ pub(super) fn serve(args: ServeArgs) -> Result<ExitCode, CommandError> {
         Keeper { source: &source, queue: &queue, settings: &settings, args: &args, notifier: &notifier, stops };
     let ended = thread::scope(|scope| {
         let watch = thread::Builder::new().name("keeper".into()).spawn_scoped(scope, || keeper.keep(&say));
-        let ended = watch.map(|_| attempt_all(&settings.slots, &source, &kill, &teller));
+        let ended = watch.map(|_| attempt_all(&settings, &source, &kill, &teller));
         over.request();
         ended
     });
@@ -124,12 +124,12 @@ fn recover(queue: &SqliteQueue, say: &dyn Fn(&str)) -> Result<(), QueueError> {
 }
 
 /// Every device at once; one that does not work costs its own workers and no others.
-fn attempt_all(slots: &[Slots], source: &QueueSource<'_>, kill: &Stop, teller: &Teller<'_>) -> Ended {
-    let all = Mutex::new(Ended::default());
+fn attempt_all(settings: &ServeSettings, source: &QueueSource<'_>, kill: &Stop, teller: &Teller<'_>) -> Ended {
+    let (all, rules) = (Mutex::new(Ended::default()), settings.config.rules());
     thread::scope(|scope| {
-        for slots in slots {
+        for slots in &settings.slots {
             let run = || {
-                let ended = attempt(slots, source, kill, teller);
+                let ended = attempt(slots, &rules, source, kill, teller);
                 let mut all = all.lock().unwrap_or_else(PoisonError::into_inner);
                 all.worked |= ended.worked;
                 all.broken = ended.broken.or(all.broken.take());
@@ -144,12 +144,12 @@ fn attempt_all(slots: &[Slots], source: &QueueSource<'_>, kill: &Stop, teller: &
 }
 
 /// The pool on one device; where an automatically chosen GPU does not start, on the CPU.
-fn attempt(slots: &Slots, source: &QueueSource<'_>, kill: &Stop, teller: &Teller<'_>) -> Ended {
+fn attempt(slots: &Slots, rules: &Rules, source: &QueueSource<'_>, kill: &Stop, teller: &Teller<'_>) -> Ended {
     let run = |plan: &WorkerPlan| {
         let cores = || thread::available_parallelism().map_or(1, usize::from);
         let usual = || if plan.device.gpu.is_some() { 1 } else { cores() };
         let specs = SlotSpec::several(plan, slots.workers.unwrap_or_else(usual));
-        pool::run_from(&specs, &Rules::default(), source, kill, &mut |news| teller.hear(news))
+        pool::run_from(&specs, rules, source, kill, &mut |news| teller.hear(news))
     };
     let ended = run(&slots.plan);
     match &ended.broken {

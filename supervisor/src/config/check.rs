@@ -10,6 +10,7 @@ use toml::de::{DeTable, DeValue};
 use super::Config;
 use super::keys::{self, KEYS, SECTIONS, Takes};
 use crate::devices::GpuUuid;
+use crate::pool::watermark::WatermarkError;
 use crate::queue::tenant::{self, MAX_TENANTS};
 use crate::recipe::TextError;
 
@@ -29,7 +30,7 @@ pub(super) fn parse(file: &str, text: &str) -> Result<Config, TextError> {
     let mut places = Places::new();
     walk(("", ""), document.get_ref(), &mut places).map_err(|(span, message)| fail(span, message))?;
     let config: Config = toml::from_str(text).map_err(refused)?;
-    let faults = [slots(&config), tenants(&config), policy(&config), retry(&config)];
+    let faults = [slots(&config), tenants(&config), policy(&config), watermark(&config), retry(&config)];
     match faults.into_iter().flatten().next() {
         None => Ok(config),
         Some((paths, message)) => {
@@ -168,6 +169,16 @@ fn policy(config: &Config) -> Option<Fault> {
     let name = config.policy.findings.keys().find(|name| !is_code(name))?;
     let message = format!("`policy.findings.{name}` names no finding; `refmill explain` lists the codes");
     Some((vec![format!("policy.findings.{name}")], message))
+}
+
+fn watermark(config: &Config) -> Option<Fault> {
+    let error = config.watermark.check().err()?;
+    let at = |key: &str| format!("watermark.{key}");
+    let places = match &error {
+        WatermarkError::OverHard { mark, hard, .. } => vec![at(mark), at(hard)],
+        WatermarkError::Range { key, .. } => vec![at(key)],
+    };
+    Some((places, format!("`watermark`: {error}")))
 }
 
 fn retry(config: &Config) -> Option<Fault> {

@@ -44,6 +44,7 @@ pub struct Section {
 
 const DAY_MS: u64 = 86_400_000;
 const BYTES: u64 = 1 << 40;
+const MIB: u64 = 1 << 20;
 const NARROW: u64 = u32::MAX as u64;
 
 const fn fixed(path: &'static str, takes: Takes, about: &'static str) -> Key {
@@ -93,6 +94,17 @@ pub const SECTIONS: &[Section] = &[
                 itself reads output_bytes, which no job can have more of.",
     },
     Section { name: "sandbox", several: false, about: "How the workers of `serve` are confined." },
+    Section {
+        name: "watermark",
+        several: false,
+        about: "When the workers of `serve` are recycled, and when they are killed, by their memory.",
+    },
+    Section { name: "deadlines", several: false, about: "How long the workers of `serve` may take for what." },
+    Section {
+        name: "deadlines.stages_ms",
+        several: false,
+        about: "Longest times of stages, by their names in reports.",
+    },
     Section { name: "retry", several: false, about: "When a job is tried again, and when no more." },
     Section { name: "retention", several: false, about: "How long jobs are kept that are over." },
 ];
@@ -222,6 +234,60 @@ pub const KEYS: &[Key] = &[
             "Most host memory that one worker may use, in MiB. Where it is not said: what the limits allow it to need.",
         ),
         "4096",
+    ),
+    fixed(
+        "watermark.host_bytes",
+        Takes::Number(MIB, BYTES),
+        "The mark for one worker's own host memory, in bytes; page-locked memory is apart. Over it, or on its way there, \
+         a worker is recycled between jobs.",
+    ),
+    fixed("watermark.host_hard_bytes", Takes::Number(MIB, BYTES), "Over it, a worker is killed at once, in bytes."),
+    fixed(
+        "watermark.gpu_bytes",
+        Takes::Number(MIB, BYTES),
+        "The mark for one worker's memory on its GPU with its context, in bytes; at most 80 % of the GPU.",
+    ),
+    fixed(
+        "watermark.gpu_hard_bytes",
+        Takes::Number(MIB, BYTES),
+        "Over it, a worker is killed at once, in bytes; at most 95 % of the GPU.",
+    ),
+    fixed("watermark.sample_ms", Takes::Number(10, 600_000), "How often memory is looked at, besides after jobs."),
+    fixed("watermark.consecutive", Takes::Number(1, 1_000), "Samples in a row over the mark that recycle a worker."),
+    fixed(
+        "watermark.horizon_jobs",
+        Takes::Number(0, 1_000_000),
+        "How many jobs ahead the trend of a worker's memory must cross the mark; 0 looks at no trend.",
+    ),
+    fixed(
+        "watermark.jitter_percent",
+        Takes::Number(0, 50),
+        "By how much at most a worker's own mark lies under the mark, other for each.",
+    ),
+    fixed(
+        "watermark.min_life_ms",
+        Takes::Number(0, DAY_MS),
+        "A worker is recycled no earlier, in milliseconds, unless halfway from the mark to the hard limit.",
+    ),
+    fixed(
+        "deadlines.beat_ms",
+        Takes::Number(1, 3_600_000),
+        "How often a worker gives a sign of life, in milliseconds.",
+    ),
+    fixed("deadlines.missed_beats", Takes::Number(1, 10_000), "Signs of life missed in a row: the worker is killed."),
+    fixed("deadlines.start_ms", Takes::Number(1, DAY_MS), "From exec to readiness, in milliseconds."),
+    with(
+        fixed(
+            "deadlines.job_ms",
+            Takes::Number(1, DAY_MS),
+            "Longest that any job may take, in milliseconds, whatever its own `wall_ms` says. Where it is not said: that.",
+        ),
+        "120000",
+    ),
+    fixed("deadlines.stop_ms", Takes::Number(0, DAY_MS), "How long a worker asked to end may take, in milliseconds."),
+    with(
+        fixed("deadlines.stages_ms.*", Takes::Number(1, DAY_MS), "Longest that this stage may take, in milliseconds."),
+        "decode = 20000",
     ),
     live(
         "retry.max_failures",

@@ -1,5 +1,6 @@
 use std::collections::BTreeSet;
 
+use refmill::failure::Stage;
 use refmill::finding::FindingCode;
 
 use super::keys::KEYS;
@@ -56,8 +57,9 @@ fn list_of_keys_is_that_of_the_types() {
     let mut real = BTreeSet::new();
     let all = parsed(&all_of_the_example());
     paths(&toml::Value::try_from(all).unwrap(), "", &mut real);
-    let listed: BTreeSet<String> =
-        KEYS.iter().map(|key| key.path.replace("findings.*", "findings.icc_corrupt")).collect();
+    let named =
+        |path: &str| path.replace("findings.*", "findings.icc_corrupt").replace("stages_ms.*", "stages_ms.decode");
+    let listed: BTreeSet<String> = KEYS.iter().map(|key| named(key.path)).collect();
     assert_eq!(real, listed);
 }
 
@@ -123,6 +125,31 @@ fn pauses_that_shrink_are_refused() {
         refused("[retry]\nbase_ms = 500000"),
         "refmill.toml:2:11: `retry.most_ms` is 300000, less than `retry.base_ms`, which is 500000"
     );
+}
+
+#[test]
+fn mark_over_its_hard_limit_is_refused_at_the_one_that_was_said() {
+    assert_eq!(
+        refused("[watermark]\nhost_bytes = 9000000000"),
+        "refmill.toml:2:14: `watermark`: host_bytes is 9000000000, over host_hard_bytes, which is 8589934592"
+    );
+    assert!(
+        refused("[watermark]\ngpu_hard_bytes = 1048576").starts_with("refmill.toml:2:18: `watermark`: gpu_bytes is")
+    );
+}
+
+#[test]
+fn stage_that_is_none_is_named_with_its_line() {
+    let refused = refused("[deadlines]\nbeat_ms = 100\n[deadlines.stages_ms]\ndecoding = 5");
+    assert!(refused.starts_with("refmill.toml:4:1: unknown variant `decoding`, expected one of `intake`"), "{refused}");
+}
+
+#[test]
+fn rules_of_a_pool_are_those_that_are_configured() {
+    let text = "[watermark]\nsample_ms = 50\n[deadlines]\njob_ms = 7\n[deadlines.stages_ms]\ncolour = 9";
+    let rules = parsed(text).rules();
+    assert_eq!((rules.watermark.sample_ms, rules.watermark.consecutive), (50, 3));
+    assert_eq!((rules.deadlines.job_ms(60_000), rules.deadlines.stage_ms(Stage::Colour)), (7, Some(9)));
 }
 
 #[test]

@@ -6,16 +6,7 @@ use std::time::Duration;
 use refmill::failure::Stage;
 use serde::{Deserialize, Serialize};
 
-/// Times that a worker is held to; kept by the supervisor's clock. As a table of a configuration file:
-///
-/// | key | default | meaning |
-/// | --- | --- | --- |
-/// | `beat_ms` | 1000 | how often a worker sends a sign of life |
-/// | `missed_beats` | 10 | signs of life missed in a row after which it is killed |
-/// | `start_ms` | 20000 | from exec to readiness; a CUDA context takes 0.4 s, a cold driver some seconds |
-/// | `job_ms` | none | longest that any job may take, beside its own `wall_ms` |
-/// | `stages_ms` | none | longest that a stage may take, by its name, such as `decode = 20000` |
-/// | `stop_ms` | 2000 | how long a worker may take to end once it is asked |
+/// Times that a worker is held to; kept by the supervisor's clock. The table of this name in a configuration.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Deadlines {

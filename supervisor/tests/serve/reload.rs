@@ -7,7 +7,7 @@ use nix::sys::signal::Signal;
 use refmill_supervisor::queue::{Queue, State};
 
 use super::served::{Place, signal};
-use super::{drain, submit, text, wait_for};
+use super::{drain, fake_worker, submit, text, wait_for};
 
 /// A server by this configuration, ready for work.
 fn configured(place: &Place, config: &str) -> std::process::Child {
@@ -111,6 +111,38 @@ fn configuration_that_is_broken_is_refused_at_the_start() {
     assert_eq!(drain(&place, &["--config", "refmill.toml"]), Some(2));
     let expected = "refmill: refmill.toml:2:1: `queue.lease` is not known; `queue` takes path, durability";
     assert!(place.log().starts_with(expected), "{}", place.log());
+}
+
+#[test]
+fn watermark_that_is_configured_has_leaking_workers_recycled() {
+    let place = Place::new();
+    let watermark =
+        "[watermark]\nhost_bytes = 134217728\nhost_hard_bytes = 1073741824\nsample_ms = 10\nmin_life_ms = 0\n";
+    fs::write(place.path("refmill.toml"), watermark).unwrap();
+    let names: Vec<String> = (0..40).map(|number| format!("{number}.leak")).collect();
+    names.iter().for_each(|name| fs::write(place.path(name), name).unwrap());
+    let submitted: Vec<&str> = names.iter().map(String::as_str).collect();
+    assert!(place.refmill(&[&["submit", "--no-image", "--no-tensors"], &submitted[..]].concat()).status.success());
+    let worker = fake_worker();
+    let serve = ["--config", "refmill.toml", "--worker", worker.to_str().unwrap(), "--sandbox=off"];
+    assert_eq!(drain(&place, &serve), Some(0), "{}", place.log());
+    assert!(place.log().contains("worker recycled: host memory is "), "{}", place.log());
+    assert!(place.jobs().iter().all(|job| job.state == State::Done && job.deliveries == 1));
+}
+
+#[test]
+fn deadline_that_is_configured_ends_a_job_that_hangs_and_changes_with_a_restart() {
+    let place = Place::new();
+    fs::write(place.path("a.hang"), "x").unwrap();
+    assert!(place.refmill(&["submit", "--no-image", "--no-tensors", "a.hang"]).status.success());
+    fs::write(place.path("refmill.toml"), "[deadlines]\njob_ms = 100\n").unwrap();
+    let worker = fake_worker();
+    let server = place.serve(&["--config", "refmill.toml", "--worker", worker.to_str().unwrap(), "--sandbox=off"]);
+    assert_eq!(wait_for("the job's end", || state_of(&place, 0)), State::Dead);
+    assert!(place.jobs()[0].reason.as_ref().unwrap().ends_with("the limit is 100"), "{}", place.log());
+    let word = "reload: deadlines.job_ms stays 100: 200 needs a restart";
+    reload(&place, &server, "[deadlines]\njob_ms = 200\n", word);
+    end(server);
 }
 
 #[test]

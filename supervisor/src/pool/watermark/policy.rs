@@ -6,19 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Kind, Marks};
 
-/// How memory is watched. As a table of a configuration file:
-///
-/// | key | default | meaning |
-/// | --- | --- | --- |
-/// | `host_bytes` | 1 GiB | the watermark for a worker's own host memory, in bytes |
-/// | `host_hard_bytes` | 8 GiB | over it, a worker is killed at once |
-/// | `gpu_bytes` | 8 GiB, at most 80 % of the GPU | the watermark for a worker's memory on its GPU, in bytes |
-/// | `gpu_hard_bytes` | 24 GiB, at most 95 % of the GPU | over it, a worker is killed at once |
-/// | `sample_ms` | 2000 | how often memory is looked at, besides after jobs |
-/// | `consecutive` | 3 | samples in a row over the watermark that make a worker be recycled |
-/// | `horizon_jobs` | 32 | how many jobs ahead the trend must cross the watermark; 0 looks at no trend |
-/// | `jitter_percent` | 10 | by how much at most a worker's own mark lies under the watermark, other for each |
-/// | `min_life_ms` | 30000 | recycled no earlier, unless halfway from the mark to the hard limit |
+/// How memory is watched. The table of this name in a configuration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct WatermarkPolicy {

@@ -245,13 +245,9 @@ pub const KEYS: &[Key] = &[
     fixed(
         "watermark.gpu_bytes",
         Takes::Number(MIB, BYTES),
-        "The mark for one worker's memory on its GPU with its context, in bytes; at most 80 % of the GPU.",
+        "The mark for one worker's memory on its GPU with its context, in bytes.",
     ),
-    fixed(
-        "watermark.gpu_hard_bytes",
-        Takes::Number(MIB, BYTES),
-        "Over it, a worker is killed at once, in bytes; at most 95 % of the GPU.",
-    ),
+    fixed("watermark.gpu_hard_bytes", Takes::Number(MIB, BYTES), "Over it, a worker is killed at once, in bytes."),
     fixed("watermark.sample_ms", Takes::Number(10, 600_000), "How often memory is looked at, besides after jobs."),
     fixed("watermark.consecutive", Takes::Number(1, 1_000), "Samples in a row over the mark that recycle a worker."),
     fixed(

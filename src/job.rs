@@ -37,6 +37,8 @@ pub struct Job {
 /// How far a job goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Depth {
+    /// The verdict on what is not pixels alone: those are not even read, where the format tells where they lie.
+    Headers,
     /// The verdict alone: no pixel is decoded.
     Inspect,
     /// Everything that is wanted.

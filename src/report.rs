@@ -5,7 +5,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::failure::{Failure, Stage};
-use crate::finding::{Finding, Repair, Severity};
+use crate::finding::{Finding, FindingCode, Repair, Severity};
 use crate::geometry::Plan;
 use crate::job::ColourOptions;
 use crate::recipe::{Dtype, Layout};
@@ -47,6 +47,10 @@ pub struct Report {
     pub linear_evidence: Option<LinearEvidence>,
     /// What was found, in the order of the stages.
     pub findings: Vec<Finding>,
+    /// Findings that were not looked for, or not everywhere: pixels were not read. Empty unless headers alone were asked
+    /// for.
+    #[serde(default)]
+    pub not_looked_for: Vec<FindingCode>,
     /// How many findings did not fit.
     pub findings_omitted: u32,
     /// What was decided because of them.
@@ -277,6 +281,7 @@ impl Report {
             colour: None,
             linear_evidence: None,
             findings: Vec::new(),
+            not_looked_for: Vec::new(),
             findings_omitted: 0,
             repairs: Vec::new(),
             artifacts: Vec::new(),
@@ -324,7 +329,6 @@ impl Report {
 mod tests {
     use super::*;
     use crate::failure::Code;
-    use crate::finding::FindingCode;
 
     #[test]
     fn report_with_an_informative_finding_is_ok() {

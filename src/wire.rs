@@ -23,7 +23,7 @@ use crate::posture::Posture;
 use crate::report::{Device, Report};
 
 /// Version of the protocol; both sides must have the same.
-pub const WIRE_VERSION: u16 = 2;
+pub const WIRE_VERSION: u16 = 3;
 /// Longest frame from a worker, header included, in bytes.
 pub const MAX_FRAME_BYTES: usize = 64 << 10;
 /// Longest name of the worker's ipc-channel server, in bytes; a Unix socket path.

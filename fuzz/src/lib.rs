@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::fs::File;
+use std::io::Write;
 use std::os::unix::fs::FileExt;
 
 use refmill::failure::{Blame, Failure};
@@ -13,7 +14,8 @@ use refmill::report::{Format, Model, Outcome};
 use refmill::wire::{self, Event};
 use refmill_worker::container::{self, Block};
 use refmill_worker::device::{Device, Wanted};
-use refmill_worker::open::Opened;
+use refmill_worker::headers::{self, Windows};
+use refmill_worker::open::{self, Encoded, Opened};
 use refmill_worker::pipeline::Pipeline;
 use refmill_worker::{exif, icc, inspect, repair};
 
@@ -38,7 +40,7 @@ fn blameless(failure: &Failure) {
 
 /// Reads one container and decides what its metadata means: dimensions that pass are within the limits.
 pub fn container(bytes: &[u8], format: Format) {
-    let (opened, limits) = (Opened { bytes, format }, limits());
+    let (opened, limits) = (Opened { bytes, whole: true, format }, limits());
     if let Ok(container) = container::read(&opened, &limits) {
         let header = container.header;
         assert!(u64::from(header.width) * u64::from(header.height) <= limits.pixels);
@@ -52,6 +54,26 @@ pub fn container(bytes: &[u8], format: Format) {
         }
         Err(failure) => blameless(&failure),
     }
+}
+
+/// Reads what is not pixels: it says what all bytes say, but for the findings that it names itself.
+pub fn headers(bytes: &[u8]) {
+    let mut file = tempfile::tempfile().expect("a file for the input");
+    file.write_all(bytes).expect("room for the input");
+    let read = headers::read(&file, bytes.len() as u64, Windows { small: 0, first: 64 }).expect("the file is there");
+    let judged = |encoded: Encoded<'_>| {
+        let (opened, mut findings) = (open::open(encoded.bytes, &limits()).ok()?, Vec::new());
+        let opened = Opened { whole: encoded.whole, ..opened };
+        let outcome = inspect::inspect(opened, "", &limits(), &mut findings).map(|inspected| inspected.container.header);
+        Some((outcome, findings, container::unseen(&opened)))
+    };
+    let (Some((part, mut some, unseen)), Some((whole, mut all, _))) = (judged(read.encoded()), judged(bytes.into()))
+    else {
+        return;
+    };
+    some.retain(|finding| !unseen.contains(&finding.code));
+    all.retain(|finding| !unseen.contains(&finding.code));
+    assert_eq!((part, some), (whole, all));
 }
 
 /// Looks for the coded pictures of an AVIF or HEIC file, as is done before libheif sees it.

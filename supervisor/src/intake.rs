@@ -216,6 +216,23 @@ pub fn load(origin: &Origin, limit: u64, hashed: bool, stop: &Stop) -> Result<Se
     }
 }
 
+/// Lends a file whose headers alone are wanted, and reads what is no file as [`load`] does.
+///
+/// # Errors
+/// Those of [`load`].
+pub fn lend(origin: &Origin, limit: u64, stop: &Stop) -> Result<SealedInput, Failure> {
+    let Origin::File(path) = origin else { return load(origin, limit, false, stop) };
+    // What it is, is asked of what was opened: nothing can be put in its place in between.
+    let opened = OpenOptions::new().read(true).custom_flags(OFlag::O_NONBLOCK.bits()).open(path);
+    match opened.and_then(|file| Ok((file.metadata()?, file))) {
+        Ok((metadata, file)) if metadata.is_file() && (1..=limit).contains(&metadata.len()) => {
+            Ok(SealedInput::lent(file, metadata.len()))
+        }
+        // The other way says what is wrong, in the same words.
+        _ => load(origin, limit, false, stop),
+    }
+}
+
 /// A source that may have nothing for ever, such as a pipe: reading it ends when the user wants to stop.
 struct Stoppable<'a, R> {
     source: R,

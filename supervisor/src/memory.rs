@@ -14,7 +14,7 @@ const KEPT_BYTES: u64 = 64 << 20;
 /// How much is copied at a time, in bytes; stays in the core's cache while it is hashed.
 const CHUNK: usize = 64 << 10;
 
-/// The bytes of one input, sealed against any change.
+/// The bytes of one input: sealed against any change, or, for a look at its headers, the file that has them.
 #[derive(Debug)]
 pub struct SealedInput {
     file: File,
@@ -71,6 +71,13 @@ impl SealedInput {
         seal(&file, SealFlag::F_SEAL_WRITE).map_err(FillError::Memory)?;
         let blake3 = hasher.map(|hasher| hasher.finalize().to_hex().to_string()).unwrap_or_default();
         Ok(Self { file, len, blake3 })
+    }
+
+    /// The file itself, opened for reading, whose first `len` bytes are the input. A worker reads what it needs of it,
+    /// and nothing is copied here; what somebody writes there meanwhile, it may read.
+    #[must_use]
+    pub fn lent(file: File, len: u64) -> Self {
+        Self { file, len, blake3: String::new() }
     }
 
     /// Length in bytes.

@@ -47,7 +47,8 @@ fn headline(report: &Report) -> String {
         text => text,
     });
     let error = report.error.as_ref().map(|failure| shown(&failure.to_string()));
-    let details: Vec<String> = [picture, colour, error].into_iter().flatten().collect();
+    let part = (!report.not_looked_for.is_empty()).then(|| "headers only".to_owned());
+    let details: Vec<String> = [picture, colour, error, part].into_iter().flatten().collect();
     format!("{word:<6}  {name}  {}", details.join(", ")).trim_end().to_owned()
 }
 

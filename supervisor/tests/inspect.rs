@@ -4,6 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+use refmill::finding::{FindingCode, Severity};
 use refmill::report::Report;
 
 fn fixture(name: &str) -> PathBuf {
@@ -78,4 +79,49 @@ fn cut_image_is_rejected_without_decoding_it() {
     let output = inspect(&[], &["bad/truncated.jpg", "bad/truncated.png"]);
     let shown = text(&output.stdout);
     assert_eq!((output.status.code(), shown.matches("fatal     truncated").count()), (Some(3), 2), "{shown}");
+}
+
+#[test]
+fn quick_look_finds_what_is_no_pixel_and_names_what_it_did_not_look_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let large = folder.path().join("large.png");
+    // 100 KiB of pixels, their checksum wrong; behind them an EXIF block that says orientation 9.
+    let chunk = |kind: &[u8], data: &[u8], crc: u32| {
+        [&u32::try_from(data.len()).unwrap().to_be_bytes(), kind, data, &crc.to_be_bytes()].concat()
+    };
+    let exif = b"MM\0*\0\0\0\x08\0\x01\x01\x12\0\x03\0\0\0\x01\0\x09\0\0\0\0\0\0";
+    let file = [
+        b"\x89PNG\r\n\x1a\n".to_vec(),
+        chunk(b"IHDR", b"\0\0\0\x10\0\0\0\x10\x08\x02\0\0\0", 0x9091_6836),
+        chunk(b"IDAT", &vec![7; 100 << 10], 0),
+        chunk(b"eXIf", exif, crc(b"eXIf", exif)),
+        chunk(b"IEND", b"", 0xae42_6082),
+    ];
+    std::fs::write(&large, file.concat()).unwrap();
+    let codes = |arguments: &[&str]| {
+        let output = inspect(arguments, &[large.to_str().unwrap()]);
+        let report: Report = serde_json::from_slice(&output.stdout).unwrap();
+        let defects = report.findings.iter().filter(|finding| finding.severity > Severity::Info);
+        let defects: Vec<FindingCode> = defects.map(|finding| finding.code).collect();
+        (defects, report.not_looked_for)
+    };
+    let (checksum, orientation) = (FindingCode::ChecksumMismatch, FindingCode::OrientationInvalid);
+    assert_eq!(codes(&["--json"]), (vec![checksum, orientation], vec![]));
+    assert_eq!(codes(&["--json", "--quick"]), (vec![orientation], vec![checksum]));
+    let shown = inspect(&["--quick"], &[large.to_str().unwrap()]).stdout;
+    assert!(text(&shown).lines().next().unwrap().ends_with(", headers only"), "{}", text(&shown));
+}
+
+/// CRC-32 of a PNG chunk.
+fn crc(kind: &[u8], data: &[u8]) -> u32 {
+    let step = |crc: u32, _| if crc & 1 == 1 { crc >> 1 ^ 0xedb8_8320 } else { crc >> 1 };
+    let bytes = kind.iter().chain(data);
+    !bytes.fold(!0, |crc, byte| (0..8).fold(crc ^ u32::from(*byte), step))
+}
+
+#[test]
+fn quick_look_at_what_is_no_file_is_refused_as_ever() {
+    let output = inspect(&["--quick"], &["no/such.png", "bad/empty.jpg", "images/orientation1.jpg"]);
+    let shown = text(&output.stdout);
+    assert!(shown.contains("cannot read") && shown.contains("has no bytes"), "{shown}");
 }

@@ -15,6 +15,7 @@ pub mod encode;
 pub mod evidence;
 pub mod exif;
 pub mod gpu;
+pub mod headers;
 pub mod icc;
 pub mod ifd;
 pub mod inspect;

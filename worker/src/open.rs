@@ -6,11 +6,28 @@ use refmill::report::Format;
 
 use crate::bytes::{Order, index_at, printable, slice};
 
+/// Encoded bytes as a job has them.
+#[derive(Debug, Clone, Copy)]
+pub struct Encoded<'a> {
+    /// As many as the input has.
+    pub bytes: &'a [u8],
+    /// Whether all of them were read; else zeros stand in the place of pixels.
+    pub whole: bool,
+}
+
+impl<'a> From<&'a [u8]> for Encoded<'a> {
+    fn from(bytes: &'a [u8]) -> Self {
+        Self { bytes, whole: true }
+    }
+}
+
 /// Encoded bytes whose format is known.
 #[derive(Debug, Clone, Copy)]
 pub struct Opened<'a> {
     /// The whole input.
     pub bytes: &'a [u8],
+    /// Whether its pixels were read as well; else zeros stand in their place.
+    pub whole: bool,
     /// What its signature says.
     pub format: Format,
 }
@@ -25,7 +42,7 @@ pub fn open<'a>(bytes: &'a [u8], limits: &Limits) -> Result<Opened<'a>, Failure>
     }
     limits.check("input size in bytes", bytes.len() as u64, limits.input_bytes)?;
     if let Some(format) = sniff(bytes) {
-        return Ok(Opened { bytes, format });
+        return Ok(Opened { bytes, whole: true, format });
     }
     if let Some(name) = FOREIGN_IMAGES.iter().find(|(magic, _)| bytes.starts_with(magic)).map(|(_, name)| name) {
         return Err(Failure::new(Code::Unsupported, format!("input is {name}, which this version does not read")));

@@ -21,12 +21,13 @@ use refmill::report::{Artifact, ArtifactKind, Image, MAX_FINDINGS, Report, Sourc
 use crate::colour::{ColourStage, Unconverted};
 use crate::decode::{Decoded, Decoders};
 use crate::device::Device;
+use crate::open::{Encoded, Opened};
 use crate::pulse::{Pulse, following};
 use crate::region::Output;
 use crate::srgb::SrgbImage;
 use crate::tensors::{Derivation, Shape};
 use crate::thumbnails::{self, Thumbnail};
-use crate::{colour, encode, inspect, open, repair, rewrite};
+use crate::{colour, container, encode, inspect, open, repair, rewrite};
 use said::ProfilePlace;
 
 /// A pixel buffer larger than this is given back to the system after its job.
@@ -122,18 +123,24 @@ impl Pipeline {
     /// Processes one image; artifacts are written to `region`.
     #[must_use]
     pub fn run(&mut self, job: &Job, input: &[u8], region: &File) -> Report {
+        self.run_encoded(job, input.into(), region)
+    }
+
+    /// Processes one image of which perhaps not all was read; where it was not, the job asks for headers alone.
+    #[must_use]
+    pub fn run_encoded(&mut self, job: &Job, input: Encoded<'_>, region: &File) -> Report {
         self.pulse.enter(Stage::Open);
-        let mut run = Run::new(job, input.len(), self.pulse.clone());
+        let mut run = Run::new(job, input.bytes.len(), self.pulse.clone());
         run.report.device = Some(self.device.about());
         let result = self.stages(&mut run, input, region);
         run.conclude(result)
     }
 
-    fn stages(&mut self, run: &mut Run<'_>, input: &[u8], region: &File) -> Result<(), Failure> {
+    fn stages(&mut self, run: &mut Run<'_>, input: Encoded<'_>, region: &File) -> Result<(), Failure> {
         let job = run.job;
         let repaired = judge(run, input)?;
         let cut = repaired.container.cut.clone();
-        if job.depth == Depth::Inspect {
+        if job.depth != Depth::Full {
             run.report.colour = Some(colour::about(&repaired.meaning, "", job.colour));
             let cut = cut.map(|what| Failure::new(Code::Truncated, what).at(Stage::Inspect));
             return cut.map_or(Ok(()), Err);
@@ -186,9 +193,12 @@ impl Pipeline {
 }
 
 /// Everything before a pixel is decoded: open, inspect, repair.
-pub(crate) fn judge<'a>(run: &mut Run<'_>, input: &'a [u8]) -> Result<repair::Repaired<'a>, Failure> {
+pub(crate) fn judge<'a>(run: &mut Run<'_>, input: impl Into<Encoded<'a>>) -> Result<repair::Repaired<'a>, Failure> {
+    let input = input.into();
     let (job, mut findings) = (run.job, Vec::new());
-    let opened = run.stage(Stage::Open, open::open(input, &job.limits))?;
+    let opened = run.stage(Stage::Open, open::open(input.bytes, &job.limits))?;
+    let opened = Opened { whole: input.whole, ..opened };
+    run.report.not_looked_for = container::unseen(&opened);
     run.report.source.format = Some(opened.format);
     let inspected = inspect::inspect(opened, &job.extension, &job.limits, &mut findings);
     settle(run, Stage::Inspect, &mut findings)?;

@@ -73,7 +73,7 @@ pub fn following(stage: Stage, job: &Job) -> Stage {
         Stage::Intake => Stage::Open,
         Stage::Open => Stage::Inspect,
         Stage::Inspect => Stage::Repair,
-        Stage::Repair if job.depth == Depth::Inspect => Stage::Report,
+        Stage::Repair if job.depth != Depth::Full => Stage::Report,
         Stage::Repair if job.image == ImageWanted::Lossless => Stage::Encode,
         Stage::Repair => Stage::Decode,
         Stage::Decode => Stage::Colour,

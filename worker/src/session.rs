@@ -7,12 +7,13 @@ use std::time::Duration;
 use refmill::beat::{Counters, DeviceMemory};
 use refmill::exit::WorkerExit;
 use refmill::failure::{Code, Failure};
-use refmill::job::Job;
+use refmill::job::{Depth, Job};
 use refmill::report::{Report, Source};
 use refmill::wire::{Event, MAX_FRAME_BYTES, Region, Request, WireError, encode};
 
 use crate::channel::{Channel, ChannelError, post};
 use crate::device::{Device, Wanted};
+use crate::headers::{self, Windows};
 use crate::pipeline::Pipeline;
 use crate::pulse::Heart;
 use crate::region::read_input;
@@ -154,12 +155,17 @@ fn counted(pipeline: &Pipeline, before: Counters) -> Counters {
     Counters { pinned, device, ..before }
 }
 
+/// Runs a job on as much of its input as it needs.
 fn run_job(pipeline: &mut Pipeline, job: &Job, bytes: &File, region: &File, buffer: &mut Vec<u8>) -> Report {
-    let read = job
-        .limits
-        .check("input size in bytes", job.input_len, job.limits.input_bytes)
-        .and_then(|()| read_input(bytes, job.input_len, buffer));
-    match read {
+    let allowed = job.limits.check("input size in bytes", job.input_len, job.limits.input_bytes);
+    if job.depth == Depth::Headers {
+        let read = allowed.and_then(|()| headers::read(bytes, job.input_len, Windows::default()));
+        return match read {
+            Ok(headers) => pipeline.run_encoded(job, headers.encoded(), region),
+            Err(failure) => Report::rejected(Source::default(), failure),
+        };
+    }
+    match allowed.and_then(|()| read_input(bytes, job.input_len, buffer)) {
         Ok(()) => pipeline.run(job, buffer, region),
         Err(failure) => Report::rejected(Source::default(), failure),
     }

@@ -99,7 +99,7 @@ pub fn check(id: u64, mut report: Report, job: &Job, region: u64, device: &Devic
     if report.version != REPORT_VERSION {
         return Err(ClaimError::Version { got: report.version });
     }
-    check_counts(&report)?;
+    check_counts(&report, job)?;
     check_texts(&report)?;
     check_primaries(&report)?;
     check_outcome(&report, job)?;
@@ -113,10 +113,12 @@ pub fn check(id: u64, mut report: Report, job: &Job, region: u64, device: &Devic
     Ok(report)
 }
 
-fn check_counts(report: &Report) -> Result<(), ClaimError> {
+fn check_counts(report: &Report, job: &Job) -> Result<(), ClaimError> {
+    let unseen = if job.depth == Depth::Headers { MAX_FINDINGS } else { 0 };
     let lists = [
         ("findings", report.findings.len(), MAX_FINDINGS),
         ("repairs", report.repairs.len(), MAX_FINDINGS),
+        ("findings not looked for", report.not_looked_for.len(), unseen),
         ("tensors", report.tensors.len(), MAX_TENSORS + 1),
         ("stages", report.stages.len(), MAX_STAGES),
     ];

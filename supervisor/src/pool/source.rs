@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use refmill::failure::Failure;
+use refmill::job::Depth;
 use refmill::report::Report;
 
 use super::{Order, Task};
@@ -53,6 +54,9 @@ pub trait TaskSource: Sync {
     /// # Errors
     /// A [`Failure`] that names the input.
     fn load(&self, given: &Given<'_>, stop: &Stop) -> Result<SealedInput, Failure> {
+        if given.order.depth == Depth::Headers {
+            return intake::lend(&given.task.origin, given.order.limits.input_bytes, stop);
+        }
         intake::load(&given.task.origin, given.order.limits.input_bytes, given.order.hashed, stop)
     }
 

@@ -48,6 +48,7 @@ impl InspectSettings {
         let policy = policy::over(config.policy.policy(), args.strict, &args.policies)?;
         let (depth, image, output_bytes) = match args.contact_sheet {
             Some(_) => (Depth::Full, ImageWanted::Thumbnails, THUMBNAILS),
+            None if args.quick => (Depth::Headers, ImageWanted::No, NO_OUTPUT),
             None => (Depth::Inspect, ImageWanted::No, NO_OUTPUT),
         };
         limits.output_bytes = output_bytes;

@@ -8,6 +8,7 @@ use refmill::report::Model;
 use super::jpeg_icc::IccChunks;
 use super::{Block, Container, Header, corrupt, over_limit, truncated};
 use crate::bytes::{Order, slice, u8_at, u16_at};
+use crate::open::Opened;
 
 const SOI: u8 = 0xd8;
 const EOI: u8 = 0xd9;
@@ -57,7 +58,7 @@ impl<'a> Iterator for Segments<'a> {
         }
         let segment = next_segment(self.bytes, self.at)?;
         self.at = segment.offset + 4 + segment.payload.len();
-        self.done = matches!(segment.marker, SOS | EOI);
+        self.done = is_scan(segment.marker);
         Some(segment)
     }
 }
@@ -85,7 +86,8 @@ fn next_segment(bytes: &[u8], mut at: usize) -> Option<Segment<'_>> {
 /// # Errors
 /// [`Code::Truncated`] without a scan, [`Code::Corrupt`] without a frame header, [`Code::Unsupported`] for frames
 /// that are no picture of their own.
-pub fn read<'a>(bytes: &'a [u8], limits: &Limits) -> Result<Container<'a>, Failure> {
+pub fn read<'a>(opened: &Opened<'a>, limits: &Limits) -> Result<Container<'a>, Failure> {
+    let bytes = opened.bytes;
     let mut header = None;
     let mut container =
         Container::new(Header { width: 0, height: 0, bits: 8, model: Model::Rgb, alpha: false, frames: 1 });
@@ -122,7 +124,8 @@ pub fn read<'a>(bytes: &'a [u8], limits: &Limits) -> Result<Container<'a>, Failu
     }
     container.header = header;
     container.icc = chunks.assemble(limits, &mut container.findings);
-    match after_end(bytes, end) {
+    // Where pixels were not read there is nothing to be followed.
+    match if opened.whole { after_end(bytes, end) } else { Some(0) } {
         None => container.cut = Some(format!("no EOI in {} bytes", bytes.len())),
         Some(0) => {}
         Some(trailing) => {
@@ -201,6 +204,12 @@ fn frame_header(payload: &[u8], marker: u8, offset: usize) -> Result<Header, Fai
     Ok(Header { width: width.into(), height: height.into(), bits, model, alpha: false, frames: 1 })
 }
 
+/// Whether the marker ends the walk of the segments: no metadata counts behind it.
+#[must_use]
+pub fn is_scan(marker: u8) -> bool {
+    matches!(marker, SOS | EOI)
+}
+
 /// Bytes that follow EOI, if there is one. `from` is the offset just past the first SOS header.
 #[must_use]
 pub fn after_end(bytes: &[u8], from: usize) -> Option<usize> {
@@ -223,6 +232,10 @@ pub fn after_end(bytes: &[u8], from: usize) -> Option<usize> {
 mod tests {
     use super::*;
 
+    fn opened(bytes: &[u8]) -> Opened<'_> {
+        Opened { bytes, whole: true, format: refmill::report::Format::Jpeg }
+    }
+
     fn jpeg(segments: &[&[u8]], tail: &[u8]) -> Vec<u8> {
         let mut out = b"\xff\xd8".to_vec();
         segments.iter().for_each(|segment| out.extend_from_slice(segment));
@@ -235,7 +248,7 @@ mod tests {
     #[test]
     fn frame_header_gives_size_and_model() {
         let file = jpeg(&[], b"");
-        let container = read(&file, &Limits::default()).unwrap();
+        let container = read(&opened(&file), &Limits::default()).unwrap();
         assert_eq!((container.header.width, container.header.height, container.header.model), (32, 16, Model::Gray));
         assert_eq!(container.findings, []);
     }
@@ -243,15 +256,15 @@ mod tests {
     #[test]
     fn bytes_after_eoi_are_found() {
         let file = jpeg(&[], b"PK..");
-        let container = read(&file, &Limits::default()).unwrap();
+        let container = read(&opened(&file), &Limits::default()).unwrap();
         assert_eq!(container.findings[0].code, FindingCode::TrailingData);
     }
 
     #[test]
     fn stream_without_eoi_is_cut() {
         let file = jpeg(&[], b"");
-        assert_eq!(read(&file, &Limits::default()).unwrap().cut, None);
-        assert!(read(&file[..file.len() - 2], &Limits::default()).unwrap().cut.is_some());
+        assert_eq!(read(&opened(&file), &Limits::default()).unwrap().cut, None);
+        assert!(read(&opened(&file[..file.len() - 2]), &Limits::default()).unwrap().cut.is_some());
     }
 
     #[test]
@@ -260,7 +273,7 @@ mod tests {
         let mut xmp = xmp;
         xmp[3] = u8::try_from(2 + XMP.len() + 4).unwrap();
         let file = jpeg(&[&xmp, b"\xff\xe1\0\x0cExif\0\0MM\0*"], b"");
-        let container = read(&file, &Limits::default()).unwrap();
+        let container = read(&opened(&file), &Limits::default()).unwrap();
         assert_eq!(container.exif[0].bytes.as_ref(), b"MM\0*");
         assert_eq!(container.xmp.unwrap().bytes.as_ref(), b"<x/>");
     }
@@ -268,6 +281,6 @@ mod tests {
     #[test]
     fn stream_cut_before_the_scan_is_truncated() {
         let file = jpeg(&[], b"");
-        assert_eq!(read(&file[..16], &Limits::default()).unwrap_err().code, Code::Truncated);
+        assert_eq!(read(&opened(&file[..16]), &Limits::default()).unwrap_err().code, Code::Truncated);
     }
 }

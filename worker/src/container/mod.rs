@@ -151,8 +151,8 @@ impl Container<'_> {
 /// [`Code::OverLimit`] for its figures, [`Code::Unsupported`] for features that are not read.
 pub fn read<'a>(opened: &Opened<'a>, limits: &Limits) -> Result<Container<'a>, Failure> {
     let container = match opened.format {
-        Format::Jpeg => jpeg::read(opened.bytes, limits),
-        Format::Png => png::read(opened.bytes, limits),
+        Format::Jpeg => jpeg::read(opened, limits),
+        Format::Png => png::read(opened, limits),
         Format::Webp => webp::read(opened.bytes, limits),
         Format::Tiff => tiff::read(opened.bytes, limits),
         Format::Gif => gif::read(opened.bytes, limits),
@@ -165,6 +165,17 @@ pub fn read<'a>(opened: &Opened<'a>, limits: &Limits) -> Result<Container<'a>, F
     limits.check_dimensions(container.header.width, container.header.height)?;
     limits.check("frames in the container", u64::from(container.header.frames), u64::from(limits.frames))?;
     Ok(container)
+}
+
+/// The findings that are not looked for, or not everywhere, where pixels were not read.
+#[must_use]
+pub fn unseen(opened: &Opened<'_>) -> Vec<FindingCode> {
+    match opened.format {
+        _ if opened.whole => Vec::new(),
+        Format::Jpeg => vec![FindingCode::TrailingData, FindingCode::Truncated],
+        Format::Png => vec![FindingCode::ChecksumMismatch],
+        _ => Vec::new(),
+    }
 }
 
 #[cfg(not(feature = "heif"))]

@@ -168,7 +168,8 @@ mod tests {
         let frame = damaged.windows(2).position(|window| matches!(window, [0xff, 0xc0..=0xc2])).unwrap();
         // Sampling factors of the first component: 15 x 15, 4 x 4 is the most.
         damaged[frame + 11] = 0xff;
-        let header = jpeg::read(PLAIN, &Limits::default()).unwrap().header;
+        let header =
+            jpeg::read(&crate::open::open(PLAIN, &Limits::default()).unwrap(), &Limits::default()).unwrap().header;
         let mut decoder = JpegDecoder::default();
         let refused = decoder.decode(&damaged, &header, Vec::new(), &mut Vec::new());
         assert!(refused.err().unwrap().message.contains("sampling factors"));

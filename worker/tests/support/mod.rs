@@ -4,6 +4,7 @@
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::fs::{self, File};
+use std::io::Write;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
@@ -14,6 +15,7 @@ use refmill::policy::Policy;
 use refmill::recipe::{Dtype, Filter, Layout, Normalise, Recipe, Size, TensorSpec};
 use refmill::report::Report;
 use refmill_worker::device::{Device, Wanted};
+use refmill_worker::headers::Windows;
 use refmill_worker::pipeline::Pipeline;
 use serde_json::Value;
 
@@ -115,6 +117,16 @@ fn recipe() -> Recipe {
         normalise: Normalise::Range { min: 0.0, max: 255.0 },
     };
     Recipe { name: "small".into(), background: [255; 3], tensors: vec![spec] }
+}
+
+/// What a look at the headers says, with windows so small that even fixtures have pixels outside.
+pub fn headers(case: &Case) -> Report {
+    let mut file = tempfile::tempfile().unwrap();
+    file.write_all(&case.bytes).unwrap();
+    let windows = Windows { small: 0, first: 64 };
+    let read = refmill_worker::headers::read(&file, case.bytes.len() as u64, windows).unwrap();
+    let mut pipeline = Pipeline::new(Device::start(Wanted::Cpu, None).unwrap());
+    pipeline.run_encoded(&case.job(Depth::Headers), read.encoded(), &file)
 }
 
 /// Runs one job, and gives its first artifact.

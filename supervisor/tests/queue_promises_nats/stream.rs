@@ -195,3 +195,33 @@ fn user_and_password_and_token_open_the_door_and_nothing_else_does() {
     assert!(opens(&server, access(None, Some("t0ken"))));
     assert!(!opens(&server, access(None, Some("wrong"))));
 }
+
+/// A certificate for 127.0.0.1 and the CA that signed it, in a folder: `ca.pem`, `server.pem`, `server.key`.
+fn certificates() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let openssl = |arguments: &str| {
+        let made = Command::new("openssl").args(arguments.split(' ')).current_dir(folder.path()).output().unwrap();
+        assert!(made.status.success(), "{made:?}");
+    };
+    let key = "-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes";
+    openssl(&format!("req -x509 {key} -keyout ca.key -out ca.pem -subj /CN=ours -days 2"));
+    openssl(&format!("req {key} -keyout server.key -out server.csr -subj /CN=server"));
+    std::fs::write(folder.path().join("names"), "subjectAltName=IP:127.0.0.1\n").unwrap();
+    openssl("x509 -req -in server.csr -CA ca.pem -CAkey ca.key -CAcreateserial -out server.pem -days 2 -extfile names");
+    folder
+}
+
+#[test]
+fn encrypted_server_is_believed_by_its_own_ca_alone() {
+    let folder = certificates();
+    let at = |name: &str| folder.path().join(name).display().to_string();
+    let options = ["--tls", "--tlscert", &at("server.pem"), "--tlskey", &at("server.key")];
+    let Some(server) = Home::start_with(&options) else { return };
+    let address = server.stream("jobs").replace("nats://", "tls://");
+    let opens = |ca: Option<&str>| {
+        let access = Access { ca: ca.map(|name| at(name).into()), ..Access::default() };
+        Place::named(Path::new(&address), access).unwrap().open(Durability::Full, true).map(drop)
+    };
+    opens(Some("ca.pem")).unwrap();
+    assert!(matches!(opens(None), Err(QueueError::Stream { .. })));
+}

@@ -123,7 +123,7 @@ fn worker_that_leaks_is_recycled_before_its_hard_limit_and_no_job_is_tried_twice
     assert!(run.reports.iter().all(|report| report.outcome == Outcome::Ok));
     let recycled = run.news.iter().filter(|news| news.starts_with("recycled cpu-0: host memory is ")).count();
     // 8 MiB a job make 480 MiB in all; the trend is seen from the eighth job on.
-    assert!((3..=7).contains(&recycled), "{:?}", run.news);
+    assert!((2..=7).contains(&recycled), "{:?}", run.news);
     assert!(run.news.iter().all(|news| !news.contains("hard limit")), "{:?}", run.news);
 }
 
@@ -145,6 +145,109 @@ fn worker_over_its_hard_limit_is_killed_in_mid_job_and_its_image_fails_after_a_s
     assert_eq!(failure.code, Code::WorkerCrashed);
     assert!(failure.message.contains("the hard limit is 134217728, 2 times in a row"), "{}", failure.message);
     assert_eq!(run.reports[1].outcome, Outcome::Ok);
+}
+
+/// Runs jobs with one fault each among sound ones, whose answers must not suffer, and gives the faulty ones' reports.
+fn among_sound_ones(fault: &str, rules: &Rules) -> (Vec<Report>, Vec<String>) {
+    let jobs: Vec<&str> = (0..60).map(|place| if place % 3 == 1 { fault } else { "ok" }).collect();
+    let slots = SlotSpec::several(&plan(fake_worker()), 2);
+    let run = run_on(&slots, rules, &jobs, 10_000, &Stop::new().unwrap());
+    assert!(run.ended.broken.is_none() && run.ended.undone == 0, "{:?}", run.ended);
+    let (faulty, sound): (Vec<_>, Vec<_>) = run.reports.into_iter().enumerate().partition(|(place, _)| place % 3 == 1);
+    assert!(sound.iter().all(|(_, report)| report.outcome == Outcome::Ok), "{sound:?}");
+    (faulty.into_iter().map(|(_, report)| report).collect(), run.news)
+}
+
+fn told(news: &[String], what: &str) -> usize {
+    news.iter().filter(|news| news.contains(what)).count()
+}
+
+/// The watermark for memory that workers claim to have on a GPU.
+fn watched_on_gpu(gpu_bytes: u64, gpu_hard_bytes: u64) -> Rules {
+    let Rules { watermark, deadlines } = watched(1 << 30, 8 << 30);
+    Rules { watermark: WatermarkPolicy { gpu_bytes, gpu_hard_bytes, ..watermark }, deadlines }
+}
+
+#[test]
+fn leaks_of_each_kind_are_recycled_and_cost_no_job() {
+    // One of two workers leaks ten times; halfway to the hard limit its replacement is waited for.
+    let cases = [
+        ("leak", watched(32 << 20, 96 << 20), "recycled cpu-"),
+        ("pinned", watched(32 << 20, 96 << 20), ": host memory is "),
+        ("claimed", watched_on_gpu(32 << 20, 96 << 20), ": memory on the GPU is "),
+    ];
+    for (fault, rules, why) in cases {
+        let (reports, news) = among_sound_ones(fault, &rules);
+        assert!(reports.iter().all(|report| report.outcome == Outcome::Ok), "{fault}");
+        assert!(told(&news, why) >= 1, "{fault}: {news:?}");
+    }
+}
+
+#[test]
+fn memory_that_counters_hide_is_seen_by_the_kernel() {
+    let (reports, news) = among_sound_ones("understated", &watched(32 << 20, 96 << 20));
+    assert!(reports.iter().all(|report| report.outcome == Outcome::Ok));
+    assert!(told(&news, ": host memory is ") >= 1, "{news:?}");
+}
+
+#[test]
+fn memory_that_counters_invent_costs_the_worker_that_says_so_and_no_job() {
+    let (reports, news) = among_sound_ones("overstated", &watched_on_gpu(1 << 30, 4 << 30));
+    assert!(reports.iter().all(|report| report.outcome == Outcome::Ok));
+    assert!(told(&news, "its memory on the GPU was 18446744073709551615 bytes") >= 1, "{news:?}");
+}
+
+#[test]
+fn counters_that_contradict_what_was_counted_are_not_believed() {
+    for fault in ["miscounted", "contradictory"] {
+        let (reports, news) = among_sound_ones(fault, &watched_on_gpu(1 << 20, 2 << 20));
+        assert!(reports.iter().all(|report| report.outcome == Outcome::Ok));
+        assert_eq!(news, ["ready: cpu"], "{fault}");
+    }
+}
+
+#[test]
+fn faults_of_workers_end_each_job_with_its_own_code_and_no_other_job() {
+    // `once` crashes in the first worker that sees it, and is answered by the second.
+    let cases = [
+        ("crash", Some(Code::WorkerCrashed), ", 2 times in a row"),
+        ("abort", Some(Code::WorkerCrashed), "SIGABRT"),
+        ("exit", Some(Code::WorkerCrashed), "exited with 68 (the device failed for good)"),
+        ("garbage", Some(Code::WorkerProtocol), ""),
+        ("slow", None, ""),
+        ("once", None, ""),
+    ];
+    for (fault, code, words) in cases {
+        let (reports, _) = among_sound_ones(fault, &Rules::default());
+        for error in reports.into_iter().map(|report| report.error) {
+            assert_eq!(error.as_ref().map(|error| error.code), code, "{fault}");
+            assert!(error.is_none_or(|error| error.message.contains(words)), "{fault}");
+        }
+    }
+}
+
+#[test]
+fn worker_that_is_stopped_is_killed_for_its_silence_and_its_job_tried_again() {
+    let deadlines = Deadlines { beat_ms: 20, missed_beats: 10, ..Deadlines::default() };
+    let rules = Rules { deadlines, ..Rules::default() };
+    let run =
+        run_on(&SlotSpec::several(&plan(fake_worker()), 1), &rules, &["stopped", "ok"], 60_000, &Stop::new().unwrap());
+    let failure = run.reports[0].error.as_ref().unwrap();
+    assert_eq!(failure.code, Code::WorkerHung);
+    assert!(failure.message.ends_with(" ms, 2 times in a row"), "{failure}");
+    assert_eq!(run.reports[1].outcome, Outcome::Ok);
+}
+
+#[test]
+fn programs_that_are_shipped_inject_no_faults() {
+    let refmill = Path::new(env!("CARGO_BIN_EXE_refmill"));
+    let has_mark = |program: &Path| {
+        let bytes = std::fs::read(program).unwrap();
+        let mark = b"refmill-injects-faults";
+        bytes.windows(mark.len()).any(|window| window == mark)
+    };
+    assert!(has_mark(&fake_worker()));
+    assert!(!has_mark(refmill) && !has_mark(&refmill.with_file_name("refmill-worker")));
 }
 
 #[test]

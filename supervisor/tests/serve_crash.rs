@@ -92,7 +92,7 @@ impl Batch {
         thread::sleep(Duration::from_millis(self.chance.below(LATEST_MS)));
         assert!(server.try_wait().unwrap().is_none(), "the server ended by itself: {}", self.place.log());
         let workers = children(server.id());
-        // The supervisor in two of three: a worker's death costs a batch less.
+        // A worker in two of three, where both are there; else the supervisor.
         let choice = usize::try_from(self.chance.below(3)).unwrap();
         if let Some(worker) = workers.get(choice) {
             signal(*worker, Signal::SIGKILL);

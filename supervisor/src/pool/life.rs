@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use super::sample::{self, Source};
-use super::watermark::{Kind, Look, Verdict, Watch};
+use super::watermark::{Kind, Look, Reason, Verdict, Watch};
 use super::worker::Worker;
 use super::{Rules, watermark::WatermarkPolicy};
 
@@ -28,6 +28,13 @@ impl Life {
     /// Whether it was shorter than lives are meant to be.
     pub fn is_short(&self) -> bool {
         self.begun.elapsed() < self.policy.min_life()
+    }
+
+    /// Whether memory is halfway from the mark to the hard limit, which the next job may then reach.
+    pub fn is_urgent(&self, reason: Reason) -> bool {
+        let (Reason::OverMark { kind, bytes, .. } | Reason::Drift { kind, bytes, .. }) = reason;
+        let marks = if kind == Kind::Host { self.host.marks() } else { self.gpu.marks() };
+        bytes > marks.mark.midpoint(marks.hard)
     }
 
     /// Looks, if it is time to or a job has just ended; what the kernel does not tell is not looked at.

@@ -1,5 +1,5 @@
 //! One worker from its start to its end: spawned, greeted, given jobs one at a time, and killed the moment that it
-//! breaks a promise. Belongs to the thread that started it.
+//! breaks a promise. It dies with the thread that started it.
 
 mod error;
 

@@ -104,3 +104,11 @@ pub enum RunError {
     #[error("interrupted")]
     Interrupted,
 }
+
+impl RunError {
+    /// Whether the job may be tried again: it was the worker's end, and perhaps not the job's doing.
+    #[must_use]
+    pub fn is_retryable(&self) -> bool {
+        matches!(self, Self::Crashed { .. } | Self::Hung { .. } | Self::OverMemory { .. })
+    }
+}

@@ -22,6 +22,12 @@ pub enum ExitCode {
     Defective,
     /// Inspection: an image was rejected.
     Rejected,
+    /// Examination of the machine: nothing above a note.
+    Fit,
+    /// The same: the worst is a warning.
+    Doubtful,
+    /// The same: the worst is a failure.
+    Unfit,
 }
 
 impl ExitCode {
@@ -29,10 +35,10 @@ impl ExitCode {
     #[must_use]
     pub fn number(self) -> u8 {
         match self {
-            Self::AllGood | Self::Sound => 0,
-            Self::SomeFailed | Self::Defective => 1,
+            Self::AllGood | Self::Sound | Self::Fit => 0,
+            Self::SomeFailed | Self::Defective | Self::Doubtful => 1,
             Self::Usage => 2,
-            Self::NothingDone | Self::Rejected => 3,
+            Self::NothingDone | Self::Rejected | Self::Unfit => 3,
             Self::Broken => 4,
             Self::QueueFull => 5,
         }

@@ -11,6 +11,7 @@
 //! | [`beat`] | a worker's sign of life, and what it counted |
 //! | [`failure`] | why a job ended without artifacts, and who is to blame |
 //! | [`posture`] | what confines a worker, and what it tried in vain |
+//! | [`examine`] | what a worker tries out on itself when asked to |
 //! | [`wire`] | how requests and events cross the process boundary, bounded both ways |
 //! | [`exit`] | the numbers that both programs end with |
 //!
@@ -18,6 +19,7 @@
 #![forbid(unsafe_code)]
 
 pub mod beat;
+pub mod examine;
 pub mod exit;
 pub mod failure;
 pub mod finding;

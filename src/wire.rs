@@ -18,12 +18,13 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::beat::{Beat, Counters};
+use crate::examine::Examination;
 use crate::job::Job;
 use crate::posture::Posture;
 use crate::report::{Device, Report};
 
 /// Version of the protocol; both sides must have the same.
-pub const WIRE_VERSION: u16 = 3;
+pub const WIRE_VERSION: u16 = 4;
 /// Longest frame from a worker, header included, in bytes.
 pub const MAX_FRAME_BYTES: usize = 64 << 10;
 /// Longest name of the worker's ipc-channel server, in bytes; a Unix socket path.
@@ -39,6 +40,8 @@ pub enum Request {
     Run(Box<Job>),
     /// End, with nothing in hand.
     Stop,
+    /// Try out, confined as you are, what jobs need.
+    Examine,
 }
 
 /// What a descriptor that the supervisor sends is for.
@@ -81,6 +84,8 @@ pub enum Event {
         /// The reason, for the log.
         message: String,
     },
+    /// What was tried out, and how it went.
+    Examined(Box<Examination>),
 }
 
 /// Why a frame is not one.

@@ -7,12 +7,14 @@ use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
 use crate::pool::posture::SandboxPolicy;
 
 mod batch;
+mod doctor;
 mod queue;
 mod repair;
 mod shell;
 mod verdict;
 
 pub use batch::{BatchArgs, StoreArgs};
+pub use doctor::DoctorArgs;
 pub use queue::{JobsArgs, JobsCommand, ServeArgs, StatusArgs, SubmitArgs};
 pub use repair::{RepairArgs, StripArg};
 pub use shell::{CompletionsArgs, ManArgs};
@@ -66,6 +68,8 @@ pub enum Command {
     Jobs(JobsArgs),
     /// Say how many jobs of a queue are in which state
     Status(StatusArgs),
+    /// Look whether this machine can do what refmill needs, and say what to do where it cannot
+    Doctor(DoctorArgs),
     /// Check, show or begin a configuration file
     #[command(subcommand)]
     Config(ConfigCommand),

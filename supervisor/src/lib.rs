@@ -9,6 +9,7 @@
 //! | [`naming`] | which input writes under which name |
 //! | [`recipe`] | recipes in TOML, built in or the user's |
 //! | [`devices`] | GPUs by UUID, without CUDA |
+//! | [`doctor`] | whether the machine can do what is needed |
 //! | [`pool`] | the workers: spawned, confined, believed nothing, replaced |
 //! | [`memory`] | the regions that both sides share |
 //! | [`queue`] | jobs that outlive the program: leased, fenced, tried again, buried |
@@ -25,6 +26,7 @@ pub mod commands;
 pub mod config;
 pub mod contact_sheet;
 pub mod devices;
+pub mod doctor;
 pub mod findings;
 pub mod intake;
 pub mod limits;

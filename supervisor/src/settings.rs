@@ -22,6 +22,7 @@ use crate::store::failures::FailuresError;
 use crate::store::location::LocationError;
 
 mod batch;
+mod doctor;
 mod inspect;
 mod queue;
 mod repair;
@@ -30,6 +31,7 @@ mod store;
 mod submit;
 
 pub use batch::BatchSettings;
+pub use doctor::patient;
 pub use inspect::InspectSettings;
 pub use queue::{SecretError, queue};
 pub use repair::{Place, RepairSettings};

@@ -13,6 +13,7 @@ pub mod decode;
 pub mod device;
 pub mod encode;
 pub mod evidence;
+pub mod examine;
 pub mod exif;
 pub mod gpu;
 pub mod headers;

@@ -108,6 +108,11 @@ impl Pipeline {
         &self.device
     }
 
+    /// The same, to be tried out.
+    pub(crate) fn device_mut(&mut self) -> &mut Device {
+        &mut self.device
+    }
+
     /// Tells how far the job in hand is.
     #[must_use]
     pub fn pulse(&self) -> Pulse {

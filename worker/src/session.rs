@@ -13,6 +13,7 @@ use refmill::wire::{Event, MAX_FRAME_BYTES, Region, Request, WireError, encode};
 
 use crate::channel::{Channel, ChannelError, post};
 use crate::device::{Device, Wanted};
+use crate::examine;
 use crate::headers::{self, Windows};
 use crate::pipeline::Pipeline;
 use crate::pulse::Heart;
@@ -123,13 +124,22 @@ fn live(start: &Start) -> Result<WorkerExit, ChannelError> {
     let (mut input, mut output): (Option<File>, Option<File>) = (None, None);
     let mut buffer = Vec::new();
     loop {
-        let Request::Run(job) = channel.receive()? else { return Ok(WorkerExit::Drained) };
+        let request = channel.receive()?;
         for (region, file) in channel.regions()? {
             match region {
                 Region::Input => input = Some(file),
                 Region::Output => output = Some(file),
             }
         }
+        let job = match (request, &output) {
+            (Request::Run(job), _) => job,
+            (Request::Examine, Some(region)) => {
+                let examination = examine::examine(&mut pipeline, region, start.gpu.as_deref());
+                channel.send(&Event::Examined(Box::new(examination)))?;
+                continue;
+            }
+            _ => return Ok(WorkerExit::Drained),
+        };
         let (Some(bytes), Some(region)) = (input.take(), output.as_ref()) else {
             return Err(ChannelError::Protocol(format!("job {} came without its regions", job.id)));
         };

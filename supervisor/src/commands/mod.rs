@@ -2,6 +2,7 @@
 
 mod batch;
 mod config;
+mod doctor;
 mod explain;
 mod inspect;
 mod jobs;
@@ -120,6 +121,7 @@ pub fn dispatch(args: Args) -> ExitCode {
         Command::Serve(args) => serve::serve(args),
         Command::Jobs(args) => jobs::jobs(args),
         Command::Status(args) => jobs::status(args),
+        Command::Doctor(args) => doctor::doctor(args),
         Command::Config(command) => config::config(&command),
         Command::Recipe(command) => recipe::recipe(&command),
         Command::Schema => schema::print_schema(),

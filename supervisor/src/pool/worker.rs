@@ -2,6 +2,7 @@
 //! breaks a promise. It dies with the thread that started it.
 
 mod error;
+mod examine;
 
 use std::ffi::OsString;
 use std::path::PathBuf;

@@ -22,6 +22,7 @@ use super::{
     Claimed, Clock, Count, Enqueued, Fault, Filter, Job, JobId, Lease, NewJob, Next, Queue, QueueError, Retention,
     RetryPolicy, Standing, State, Tally, Tenant,
 };
+pub use migrate::APPLICATION;
 use replica::Replica;
 use statement as sql;
 

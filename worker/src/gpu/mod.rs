@@ -11,6 +11,7 @@
 mod axes;
 pub mod batch;
 mod error;
+mod examine;
 mod kernels;
 mod nvjpeg;
 mod pinned;

@@ -3,7 +3,7 @@
 use cudarc::driver::CudaContext;
 use cudarc::driver::sys::{
     CUmemPool_attribute_enum as Attribute, CUmemoryPool, cuDeviceGetDefaultMemPool, cuMemPoolGetAttribute,
-    cuMemPoolSetAttribute,
+    cuMemPoolSetAttribute, cuMemPoolTrimTo,
 };
 
 use super::error::GpuError;
@@ -61,6 +61,16 @@ impl Pool {
             reserved_high: self.get(Attribute::CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH)?,
             used_high: self.get(Attribute::CU_MEMPOOL_ATTR_USED_MEM_HIGH)?,
         })
+    }
+
+    /// Gives back to the device all that is reserved and not in use.
+    ///
+    /// # Errors
+    /// [`GpuError::Cuda`].
+    pub fn trim(self) -> Result<(), GpuError> {
+        // SAFETY: the handle is the device's own pool, which the driver keeps; memory in use is not touched.
+        let answer = unsafe { cuMemPoolTrimTo(self.0, 0) };
+        answer.result().map_err(|error| GpuError::cuda("trimming the memory pool", error))
     }
 
     fn get(self, attribute: Attribute) -> Result<u64, GpuError> {

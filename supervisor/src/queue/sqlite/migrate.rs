@@ -6,7 +6,7 @@ use super::super::QueueError;
 use super::statement as sql;
 
 /// `application_id` of our files: "RFMQ".
-const APPLICATION: i64 = 0x5246_4d51;
+pub const APPLICATION: i64 = 0x5246_4d51;
 /// The steps from an empty file to the form that this program reads; `user_version` counts those taken. One that was
 /// released is never changed.
 const MIGRATIONS: &[&str] = &[include_str!("../sql/migrations/001.sql"), include_str!("../sql/migrations/002.sql")];

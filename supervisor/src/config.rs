@@ -25,9 +25,11 @@ use crate::recipe::TextError;
 mod check;
 mod diff;
 pub mod keys;
+mod store;
 mod text;
 
 pub use diff::{Change, changes};
+pub use store::StoreConfig;
 pub use text::{example, reference};
 
 /// Longest configuration file, in bytes.
@@ -84,6 +86,8 @@ pub struct Config {
     pub slots: Vec<SlotConfig>,
     /// How workers are confined.
     pub sandbox: SandboxConfig,
+    /// How an S3 server is reached.
+    pub store: StoreConfig,
     /// Who shares the queue; one tenant without caps where there is none.
     #[serde(rename = "tenant")]
     pub tenants: Vec<TenantConfig>,

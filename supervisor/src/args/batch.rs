@@ -48,7 +48,7 @@ pub struct BatchArgs {
 }
 
 /// How an S3 server is reached. Keys, the profile, the region, the endpoint and the CA file come from the variables and
-/// files that the AWS tools have, where no option says otherwise.
+/// files that the AWS tools have, where neither an option nor `[store]` of the configuration says otherwise.
 #[derive(Debug, Default, Args)]
 #[command(next_help_heading = "S3")]
 pub struct StoreArgs {
@@ -73,16 +73,16 @@ pub struct StoreArgs {
     /// Take keys from the cloud machine's metadata service
     #[arg(long, conflicts_with = "s3_anonymous")]
     pub s3_instance_role: bool,
-    /// How many requests run at a time
-    #[arg(long, default_value_t = 16, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
-    pub s3_requests: u16,
+    /// How many requests run at a time [default: 16]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
+    pub s3_requests: Option<u16>,
     /// How many bytes go over the wire in a second, both ways together
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u64).range(1_024..))]
     pub s3_rate: Option<u64>,
-    /// How long the server may be silent, in seconds
-    #[arg(long, default_value_t = 30, value_name = "S", value_parser = clap::value_parser!(u16).range(1..=3_600))]
-    pub s3_timeout: u16,
-    /// For how long a request is tried again that the server could not answer, in seconds
-    #[arg(long, default_value_t = 60, value_name = "S", value_parser = clap::value_parser!(u16).range(0..=240))]
-    pub s3_retry: u16,
+    /// How long the server may be silent, in seconds [default: 30]
+    #[arg(long, value_name = "S", value_parser = clap::value_parser!(u16).range(1..=3_600))]
+    pub s3_timeout: Option<u16>,
+    /// For how long a request is tried again that the server could not answer, in seconds [default: 60]
+    #[arg(long, value_name = "S", value_parser = clap::value_parser!(u16).range(0..=240))]
+    pub s3_retry: Option<u16>,
 }

@@ -93,6 +93,12 @@ pub const SECTIONS: &[Section] = &[
         about: "The bounds of one image where the command line gives none. A submission takes them along; `serve` \
                 itself reads output_bytes, which no job can have more of.",
     },
+    Section {
+        name: "store",
+        several: false,
+        about: "How an S3 server is reached, where the command line says nothing; read by `batch`. Keys of access never \
+                stand here: they come from the variables and the files of the AWS tools.",
+    },
     Section { name: "sandbox", several: false, about: "How the workers of `serve` are confined." },
     Section {
         name: "watermark",
@@ -219,6 +225,58 @@ pub const KEYS: &[Key] = &[
     fixed("limits.metadata_bytes", Takes::Number(1, BYTES), "One metadata block once inflated, in bytes."),
     fixed("limits.output_bytes", Takes::Number(1, BYTES), "Picture and tensors together, in bytes."),
     fixed("limits.wall_ms", Takes::Number(1, DAY_MS), "Time in the worker, in milliseconds."),
+    with(
+        fixed(
+            "store.endpoint",
+            Takes::Text("https://host:port"),
+            "The server. Where it is not said: `AWS_ENDPOINT_URL_S3`, `AWS_ENDPOINT_URL`, the profile, AWS itself.",
+        ),
+        "\"https://minio.example:9000\"",
+    ),
+    fixed("store.virtual_hosted", Takes::Switch, "The bucket is part of the host's name; without it, of the path."),
+    with(
+        fixed(
+            "store.region",
+            Takes::Text("a name"),
+            "The region that requests are signed for. Where it is not said: `AWS_REGION`, `AWS_DEFAULT_REGION`, the \
+             profile, `us-east-1`.",
+        ),
+        "\"us-east-1\"",
+    ),
+    with(
+        fixed(
+            "store.profile",
+            Takes::Text("a name"),
+            "The profile in the files of the AWS tools. Where it is not said: `AWS_PROFILE`, else `default`. Keys in \
+             the environment go before it.",
+        ),
+        "\"refmill\"",
+    ),
+    with(
+        fixed(
+            "store.ca",
+            Takes::Text("a path"),
+            "Certificates in PEM that are trusted instead of the system's. Where it is not said: `AWS_CA_BUNDLE`, the \
+             profile.",
+        ),
+        "\"ca.pem\"",
+    ),
+    fixed("store.allow_http", Takes::Switch, "Allow an endpoint that is not encrypted."),
+    fixed("store.requests", Takes::Number(1, 256), "How many requests run at a time."),
+    with(
+        fixed(
+            "store.bytes_per_second",
+            Takes::Number(1_024, BYTES),
+            "How much goes over the wire, both ways together. Where it is not said: no bound.",
+        ),
+        "104857600",
+    ),
+    fixed("store.timeout_s", Takes::Number(1, 3_600), "How long the server may be silent, in seconds."),
+    fixed(
+        "store.retry_s",
+        Takes::Number(0, 240),
+        "For how long a request is tried again that the server could not answer, in seconds.",
+    ),
     with(
         fixed(
             "sandbox.policy",

@@ -60,7 +60,8 @@ impl BatchSettings {
             return Err(SettingsError::Overlap { input: input.to_string(), out: out.to_string() });
         }
         let is_bucket = |location: &Location| matches!(location, Location::Bucket { .. });
-        let reach = (is_bucket(&input) || is_bucket(&out)).then(|| store::reach(&args.store)).transpose()?;
+        let reach =
+            (is_bucket(&input) || is_bucket(&out)).then(|| store::reach(&args.store, &config.store)).transpose()?;
         let recipe = if args.no_tensors { None } else { Some(recipe::load(&args.recipe)?) };
         let image = if args.no_image { ImageWanted::No } else { ImageWanted::ConvertedPng };
         let limits = limits::over(config.limits, &args.shared.limits)?;

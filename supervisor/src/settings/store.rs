@@ -1,4 +1,5 @@
-//! How an S3 server is reached, checked: options first, then the variables of the AWS tools, then their files.
+//! How an S3 server is reached, checked: options first, then the configuration, the variables of the AWS
+//! tools, and their files.
 
 use std::env;
 use std::fs;
@@ -8,6 +9,7 @@ use std::time::Duration;
 use http::Uri;
 
 use crate::args::StoreArgs;
+use crate::config::StoreConfig;
 use crate::store::connection::{Credentials, Reach};
 use crate::store::profile::Profile;
 
@@ -34,7 +36,8 @@ pub enum ReachError {
     },
     /// Not encrypted, and not allowed to be so.
     #[error(
-        "S3 endpoint `{text}` is not encrypted: keys are safe in signatures, images are not; --s3-allow-http allows it"
+        "S3 endpoint `{text}` is not encrypted: keys are safe in signatures, images are not; --s3-allow-http or \
+         `store.allow_http` allows it"
     )]
     Http {
         /// As it was set.
@@ -59,39 +62,49 @@ pub enum ReachError {
     },
 }
 
-/// What the options and the environment say.
-pub(super) fn reach(args: &StoreArgs) -> Result<Reach, ReachError> {
-    combine(args, &|name| env::var_os(name)?.into_string().ok().filter(|value| !value.is_empty()))
+/// What the options, the configuration and the environment say.
+pub(super) fn reach(args: &StoreArgs, config: &StoreConfig) -> Result<Reach, ReachError> {
+    combine(args, config, &|name| env::var_os(name)?.into_string().ok().filter(|value| !value.is_empty()))
 }
 
-fn combine(args: &StoreArgs, variable: &dyn Fn(&str) -> Option<String>) -> Result<Reach, ReachError> {
+fn combine(
+    args: &StoreArgs,
+    config: &StoreConfig,
+    variable: &dyn Fn(&str) -> Option<String>,
+) -> Result<Reach, ReachError> {
     let first = |names: &[&str]| names.iter().find_map(|name| variable(name));
-    let name = first(&["AWS_PROFILE", "AWS_DEFAULT_PROFILE"]).unwrap_or_else(|| "default".into());
+    let name = config.profile.clone().or_else(|| first(&["AWS_PROFILE", "AWS_DEFAULT_PROFILE"]));
+    let name = name.unwrap_or_else(|| "default".into());
     let file = |named: &str, usual: &str| match variable(named) {
         Some(path) => text(Path::new(&path)),
         None => variable("HOME").map_or_else(String::new, |home| text(&Path::new(&home).join(usual))),
     };
     let credentials = file("AWS_SHARED_CREDENTIALS_FILE", ".aws/credentials");
     let profile = Profile::read(&name, &credentials, &file("AWS_CONFIG_FILE", ".aws/config"));
-    let endpoint = args.s3_endpoint.clone().or_else(|| first(&["AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"]));
+    let allow_http = args.s3_allow_http || config.allow_http;
+    let endpoint = args.s3_endpoint.clone().or_else(|| config.endpoint.clone());
+    let endpoint = endpoint.or_else(|| first(&["AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"]));
     let endpoint = endpoint.or_else(|| profile.endpoint.clone());
     if let Some(endpoint) = &endpoint {
-        check(endpoint, args.s3_allow_http)?;
+        check(endpoint, allow_http)?;
     }
-    let region = args.s3_region.clone().or_else(|| first(&["AWS_REGION", "AWS_DEFAULT_REGION"]));
-    let ca = args.s3_ca.clone().or_else(|| first(&["AWS_CA_BUNDLE"]).or(profile.ca_bundle.clone()).map(PathBuf::from));
+    let region = args.s3_region.clone().or_else(|| config.region.clone());
+    let region = region.or_else(|| first(&["AWS_REGION", "AWS_DEFAULT_REGION"])).or_else(|| profile.region.clone());
+    let ca = args.s3_ca.clone().or_else(|| config.ca.clone());
+    let ca = ca.or_else(|| first(&["AWS_CA_BUNDLE"]).or(profile.ca_bundle.clone()).map(PathBuf::from));
     let ca = ca.map(|path| fs::read(&path).map_err(|source| ReachError::File { path, source })).transpose()?;
+    let seconds = |typed: Option<u16>, configured: u16| Duration::from_secs(typed.unwrap_or(configured).into());
     Ok(Reach {
         endpoint,
-        virtual_hosted: args.s3_virtual_hosted,
-        region: region.or_else(|| profile.region.clone()).unwrap_or_else(|| "us-east-1".into()),
+        virtual_hosted: args.s3_virtual_hosted || config.virtual_hosted,
+        region: region.unwrap_or_else(|| "us-east-1".into()),
         credentials: who(args, variable, &name, profile)?,
         ca,
-        allow_http: args.s3_allow_http,
-        concurrency: args.s3_requests.into(),
-        bytes_per_second: args.s3_rate,
-        timeout: Duration::from_secs(args.s3_timeout.into()),
-        retry: Duration::from_secs(args.s3_retry.into()),
+        allow_http,
+        concurrency: args.s3_requests.unwrap_or(config.requests).into(),
+        bytes_per_second: args.s3_rate.or(config.bytes_per_second),
+        timeout: seconds(args.s3_timeout, config.timeout_s),
+        retry: seconds(args.s3_retry, config.retry_s),
     })
 }
 
@@ -146,7 +159,12 @@ mod tests {
     const KEYS: [(&str, &str); 2] = [("AWS_ACCESS_KEY_ID", "id"), ("AWS_SECRET_ACCESS_KEY", "secret")];
 
     fn with(args: StoreArgs, variables: &[(&str, &str)]) -> Result<Reach, ReachError> {
-        combine(&args, &|name| variables.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned()))
+        over(args, &StoreConfig::default(), variables)
+    }
+
+    fn over(args: StoreArgs, config: &StoreConfig, variables: &[(&str, &str)]) -> Result<Reach, ReachError> {
+        let known = |name: &str| variables.iter().find(|(known, _)| *known == name);
+        combine(&args, config, &|name| known(name).map(|(_, value)| (*value).to_owned()))
     }
 
     fn endpoint(text: &str, allow_http: bool) -> Result<Reach, ReachError> {
@@ -175,6 +193,36 @@ mod tests {
         assert_eq!((reach.region.as_str(), reach.endpoint.as_deref()), ("us-west-2", Some("https://minio:9000")));
         let nobody = with(StoreArgs::default(), &files).unwrap_err().to_string();
         assert!(nobody.contains("`default` has none"), "{nobody}");
+    }
+
+    #[test]
+    fn configuration_goes_before_the_environment_and_options_before_both() {
+        let config = StoreConfig {
+            endpoint: Some("http://configured:9000".into()),
+            region: Some("lab".into()),
+            allow_http: true,
+            virtual_hosted: true,
+            requests: 3,
+            bytes_per_second: Some(5_000),
+            retry_s: 7,
+            ..StoreConfig::default()
+        };
+        let variables = [KEYS.as_slice(), &[("AWS_ENDPOINT_URL", "https://other"), ("AWS_REGION", "other")]].concat();
+        let reach = over(StoreArgs::default(), &config, &variables).unwrap();
+        assert_eq!((reach.endpoint.as_deref(), reach.region.as_str()), (Some("http://configured:9000"), "lab"));
+        assert!(reach.virtual_hosted && reach.allow_http);
+        assert_eq!((reach.concurrency, reach.bytes_per_second), (3, Some(5_000)));
+        assert_eq!((reach.timeout.as_secs(), reach.retry.as_secs()), (30, 7));
+        let args = StoreArgs { s3_region: Some("typed".into()), s3_requests: Some(9), ..StoreArgs::default() };
+        let reach = over(args, &config, &variables).unwrap();
+        assert_eq!((reach.region.as_str(), reach.concurrency), ("typed", 9));
+    }
+
+    #[test]
+    fn profile_that_is_configured_goes_before_that_of_the_environment() {
+        let config = StoreConfig { profile: Some("lab".into()), ..StoreConfig::default() };
+        let nobody = over(StoreArgs::default(), &config, &[("AWS_PROFILE", "other")]).unwrap_err().to_string();
+        assert!(nobody.contains("`lab` has none"), "{nobody}");
     }
 
     #[test]

@@ -8,12 +8,16 @@ use std::sync::Arc;
 use cudarc::driver::{CudaSlice, CudaStream};
 use refmill::recipe::{Dtype, Normalise};
 
+use super::reserve::Measured;
 use crate::gpu::error::GpuError;
 use crate::gpu::upload::{ALIGNMENT, PlacedAxis};
 use crate::tensors::{Axis, Channels, Table, Target};
 
-/// Most of each kind that are kept; what was used longest ago goes first.
-const KEPT: usize = 64;
+/// Most bytes of each kind that are kept; what was used longest ago goes first. Grids of CMYK profiles and weights of
+/// long sides are the large ones.
+const KEPT_BYTES: usize = 64 << 20;
+/// Most of each kind, so that looking one up stays short.
+const KEPT: usize = 256;
 
 /// An axis in memory of its own.
 #[derive(Debug)]
@@ -30,22 +34,21 @@ type Elements = (Normalise, Dtype, Channels);
 #[derive(Debug)]
 pub struct Tables {
     stream: Arc<CudaStream>,
-    axes: Vec<(Arc<Axis>, Arc<AxisOnDevice>)>,
-    elements: Vec<(Elements, Arc<CudaSlice<u8>>)>,
-    profiles: Vec<Profile>,
+    axes: Kept<Arc<Axis>, AxisOnDevice>,
+    elements: Kept<Elements, CudaSlice<u8>>,
+    profiles: Kept<Arc<[u8]>, CudaSlice<u8>>,
 }
 
 impl Tables {
     /// None yet.
     pub fn new(stream: Arc<CudaStream>) -> Self {
-        Self { stream, axes: Vec::new(), elements: Vec::new(), profiles: Vec::new() }
+        Self { stream, axes: Kept::default(), elements: Kept::default(), profiles: Kept::default() }
     }
 
     /// The weights of an axis.
     pub fn axis(&mut self, axis: &Arc<Axis>) -> Result<Arc<AxisOnDevice>, GpuError> {
         let stream = &self.stream;
-        keep(
-            &mut self.axes,
+        self.axes.get(
             |kept| Arc::ptr_eq(kept, axis),
             || {
                 let mut bytes: Vec<u8> = axis.bounds.iter().flatten().flat_map(|bound| bound.to_le_bytes()).collect();
@@ -62,8 +65,7 @@ impl Tables {
     pub fn elements(&mut self, target: &Target) -> Result<Arc<CudaSlice<u8>>, GpuError> {
         let (normalise, dtype, channels) = (target.spec.normalise, target.spec.dtype, target.channels);
         let stream = &self.stream;
-        keep(
-            &mut self.elements,
+        self.elements.get(
             |kept| *kept == (normalise, dtype, channels),
             || {
                 let mut bytes = Vec::new();
@@ -76,29 +78,52 @@ impl Tables {
     /// A profile's tables.
     pub fn profile(&mut self, tables: &Arc<[u8]>) -> Result<Arc<CudaSlice<u8>>, GpuError> {
         let stream = &self.stream;
-        keep(&mut self.profiles, |kept| Arc::ptr_eq(kept, tables), || Ok((Arc::clone(tables), upload(stream, tables)?)))
+        self.profiles.get(|kept| Arc::ptr_eq(kept, tables), || Ok((Arc::clone(tables), upload(stream, tables)?)))
     }
 }
 
-/// A profile's tables, on the host and on the device.
-type Profile = (Arc<[u8]>, Arc<CudaSlice<u8>>);
-
-/// What is kept under a key, or what `make` makes; the newest last.
-fn keep<K, V>(
-    kept: &mut Vec<(K, Arc<V>)>,
-    is_key: impl Fn(&K) -> bool,
-    make: impl FnOnce() -> Result<(K, V), GpuError>,
-) -> Result<Arc<V>, GpuError> {
-    let entry = match kept.iter().position(|(key, _)| is_key(key)) {
-        Some(at) => kept.remove(at),
-        None => make().map(|(key, value)| (key, Arc::new(value)))?,
-    };
-    let value = Arc::clone(&entry.1);
-    kept.push(entry);
-    if kept.len() > KEPT {
-        kept.remove(0);
+impl Measured for AxisOnDevice {
+    fn bytes(&self) -> usize {
+        self.memory.num_bytes()
     }
-    Ok(value)
+}
+
+/// Things on the device under their keys, the newest last.
+#[derive(Debug)]
+struct Kept<K, V> {
+    entries: Vec<(K, Arc<V>)>,
+    bytes: usize,
+}
+
+impl<K, V> Default for Kept<K, V> {
+    fn default() -> Self {
+        Self { entries: Vec::new(), bytes: 0 }
+    }
+}
+
+impl<K, V: Measured> Kept<K, V> {
+    /// What is kept under a key, or what `make` makes. What it displaces is freed when its last user is done with it.
+    fn get(
+        &mut self,
+        is_key: impl Fn(&K) -> bool,
+        make: impl FnOnce() -> Result<(K, V), GpuError>,
+    ) -> Result<Arc<V>, GpuError> {
+        let entry = match self.entries.iter().position(|(key, _)| is_key(key)) {
+            Some(at) => self.entries.remove(at),
+            None => {
+                let (key, value) = make()?;
+                self.bytes = self.bytes.saturating_add(value.bytes());
+                (key, Arc::new(value))
+            }
+        };
+        let value = Arc::clone(&entry.1);
+        self.entries.push(entry);
+        while self.entries.len() > 1 && (self.bytes > KEPT_BYTES || self.entries.len() > KEPT) {
+            let (_, oldest) = self.entries.remove(0);
+            self.bytes = self.bytes.saturating_sub(oldest.bytes());
+        }
+        Ok(value)
+    }
 }
 
 /// Copies from pageable memory: the driver stages it, and the call returns when the bytes were read.
@@ -110,16 +135,31 @@ fn upload(stream: &Arc<CudaStream>, bytes: &[u8]) -> Result<CudaSlice<u8>, GpuEr
 mod tests {
     use super::*;
 
+    fn get(kept: &mut Kept<usize, usize>, key: usize, bytes: usize) -> Arc<usize> {
+        kept.get(|kept| *kept == key, || Ok((key, bytes))).unwrap()
+    }
+
     #[test]
     fn table_used_last_is_kept_and_the_oldest_goes() {
-        let mut kept = Vec::new();
-        let mut get = |key: usize| keep(&mut kept, |kept| *kept == key, || Ok((key, key))).unwrap();
-        let first = get(0);
-        (1..KEPT).for_each(|key| drop(get(key)));
-        assert!(Arc::ptr_eq(&first, &get(0)));
-        drop(get(KEPT));
-        assert!(Arc::ptr_eq(&first, &get(0)));
-        assert_eq!(kept.len(), KEPT);
-        assert!(kept.iter().all(|(key, _)| *key != 1));
+        let mut kept = Kept::default();
+        let first = get(&mut kept, 0, 1);
+        (1..KEPT).for_each(|key| drop(get(&mut kept, key, 1)));
+        assert!(Arc::ptr_eq(&first, &get(&mut kept, 0, 1)));
+        drop(get(&mut kept, KEPT, 1));
+        assert!(Arc::ptr_eq(&first, &get(&mut kept, 0, 1)));
+        assert_eq!((kept.entries.len(), kept.bytes), (KEPT, KEPT));
+        assert!(kept.entries.iter().all(|(key, _)| *key != 1));
+    }
+
+    #[test]
+    fn tables_are_bounded_by_their_bytes() {
+        let mut kept = Kept::default();
+        (0..100).for_each(|key| drop(get(&mut kept, key, KEPT_BYTES / 5)));
+        assert_eq!((kept.entries.len(), kept.bytes), (5, KEPT_BYTES / 5 * 5));
+        // One that is larger than all may be is kept while it is the newest.
+        drop(get(&mut kept, 100, KEPT_BYTES + 1));
+        assert_eq!((kept.entries.len(), kept.bytes), (1, KEPT_BYTES + 1));
+        drop(get(&mut kept, 101, 7));
+        assert_eq!((kept.entries.len(), kept.bytes), (1, 7));
     }
 }

@@ -1,14 +1,13 @@
 //! The three sdxl tensors on the GPU from encoded images: rates, latencies, and the CPU's bytes to compare with.
 //!
-//! `cargo run --release -p refmill-worker --example gpu_rate -- MODE FOLDER [SECONDS HOSTS LANES BATCH]`; run.py beside
-//! this file runs it next to the peers.
+//! `cargo run --release -p refmill-worker --example gpu_rate -- MODE FOLDER [SECONDS HOSTS LANES BATCH]`.
 
 use std::collections::BTreeMap;
 use std::error::Error;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use refmill::job::{ColourOptions, Depth, ImageWanted, Job, Strip};
@@ -125,15 +124,22 @@ fn check(batches: &mut Batches, folder: &Path) -> Result<bool, Box<dyn Error>> {
 fn rate(gpu: &Gpu, batches: &mut Batches, folder: &Path, time: Duration) -> Result<(), Box<dyn Error>> {
     let inputs: Vec<_> = files(folder)?.into_iter().map(|(_, input)| input).collect();
     let count = AtomicUsize::new(0);
+    let stages: Mutex<BTreeMap<String, u64>> = Mutex::default();
     let tally = |finished: Finished| {
         if finished.tensors.is_some() {
             count.fetch_add(1, Ordering::Relaxed);
         }
+        let mut stages = stages.lock().unwrap_or_else(PoisonError::into_inner);
+        for stage in &finished.report.stages {
+            *stages.entry(format!("{:?}", stage.stage)).or_default() += stage.micros;
+        }
+        *stages.entry(finished.report.decoder).or_default() += 1;
     };
     for warm in [true, false] {
         let length = if warm { Duration::from_millis(700) } else { time };
         let before = batches.counts();
         count.store(0, Ordering::Relaxed);
+        stages.lock().unwrap_or_else(PoisonError::into_inner).clear();
         let started = Instant::now();
         let endless = inputs.iter().cycle().take_while(|_| started.elapsed() < length).cloned();
         batches.run(endless, &tally)?;
@@ -153,6 +159,7 @@ fn rate(gpu: &Gpu, batches: &mut Batches, folder: &Path, time: Duration) -> Resu
                 (after.upload_bytes - before.upload_bytes) / 1_000_000,
                 gpu.pool()?,
             );
+            println!("  sums of the host's stages in us, and images by decoder: {:?}", stages.lock());
         }
     }
     Ok(())
@@ -183,7 +190,9 @@ fn main() -> Result<(), Box<dyn Error>> {
         return Err("usage: gpu_rate check|rate|latency FOLDER [SECONDS HOSTS LANES BATCH]".into());
     };
     let number = |at: usize, otherwise: usize| rest.get(at).and_then(|text| text.parse().ok()).unwrap_or(otherwise);
+    let started = Instant::now();
     let gpu = Gpu::start(None)?;
+    eprintln!("start: {:.0} ms", started.elapsed().as_secs_f64() * 1e3);
     let spread = Spread { hosts: number(1, 14), lanes: number(2, 2), batch: number(3, 14) };
     eprintln!("{:?}", gpu.device());
     let mut batches = gpu.batches(job(), spread)?;

@@ -197,3 +197,16 @@ fn sound_files_come_out_byte_for_byte() {
     let changed = sound.iter().filter(|bytes| repaired(bytes, Strip::Nothing).as_ref() != Some(bytes)).count();
     assert_eq!(changed, 0);
 }
+
+#[test]
+fn sound_profile_behind_a_broken_one_stays() {
+    let read = |name: &str| fs::read(repository().join("fixtures").join(name)).unwrap();
+    let (sound, broken) = (read("images/p3.png"), read("defects/icc_zlib.png"));
+    let start = broken.windows(4).position(|window| window == b"iCCP").unwrap() - 4;
+    let length = u32::from_be_bytes(broken[start..start + 4].try_into().unwrap());
+    let chunk = &broken[start..start + 12 + usize::try_from(length).unwrap()];
+    let both = [&sound[..33], chunk, &sound[33..]].concat();
+    assert_eq!(decided(&both).unwrap().meaning.name(), decided(&sound).unwrap().meaning.name());
+    assert!(check(Path::new("both.png"), &both, Strip::Nothing));
+    assert_eq!(repaired(&both, Strip::Nothing).unwrap(), repaired(&sound, Strip::Nothing).unwrap());
+}

@@ -101,7 +101,8 @@ impl<'a> Plan<'_, 'a> {
     }
 
     fn colour(&mut self, chunk: &Chunk<'a>) {
-        let first = !self.seen.contains(&chunk.kind);
+        // The one that was read, which is the first readable one; the first where none was.
+        let first = self.read(chunk.kind).map_or(!self.seen.contains(&chunk.kind), |offset| offset == chunk.offset);
         self.seen.push(chunk.kind);
         let agrees = gama_agrees_with_srgb(self.repaired.container.png);
         let counts = match (&chunk.kind, self.source) {
@@ -124,6 +125,19 @@ impl<'a> Plan<'_, 'a> {
         self.remove(chunk);
     }
 
+    /// Where the chunk stands whose value counts.
+    fn read(&self, kind: [u8; 4]) -> Option<usize> {
+        let container = &self.repaired.container;
+        let [cicp, srgb, gama, chrm] = container.png.offsets;
+        match &kind {
+            b"iCCP" => container.icc.as_ref().and_then(|block| block.offset),
+            b"cICP" => cicp,
+            b"sRGB" => srgb,
+            b"gAMA" => gama,
+            _ => chrm,
+        }
+    }
+
     /// A profile that is used; its name has 1 to 79 bytes.
     fn profile(&mut self, chunk: &Chunk<'a>) {
         let name = chunk.data.iter().position(|&byte| byte == 0).unwrap_or(0);
@@ -138,6 +152,7 @@ impl<'a> Plan<'_, 'a> {
     fn remove(&mut self, chunk: &Chunk<'a>) {
         let after = if self.tagged { "the chunk sRGB" } else { "removed" };
         let code = match (&chunk.kind, self.source) {
+            (b"iCCP", Some(PngSource::Iccp)) if Some(chunk.offset) < self.read(chunk.kind) => FindingCode::IccCorrupt,
             (b"iCCP", Some(PngSource::Iccp)) => FindingCode::IccMultiple,
             (b"iCCP", Some(PngSource::Cicp)) => FindingCode::PngColourPrecedence,
             (b"iCCP", _) => return self.repairs.push(profile_repair(self.repaired, true, after)),

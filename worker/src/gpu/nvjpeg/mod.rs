@@ -18,6 +18,7 @@ use super::error::GpuError;
 use super::ycc::{Convert, Planes};
 use crate::baseline::Sampling;
 use library::{Calls, Destination, Object};
+use trial::Verdict;
 
 /// The environment variable that names the library, a folder with it, or `off`.
 pub const VARIABLE: &str = "REFMILL_NVJPEG";
@@ -47,7 +48,7 @@ pub struct Engine {
     opened: Opened,
     version: [i32; 3],
     engines: u32,
-    proved: Vec<Sampling>,
+    verdict: Verdict,
 }
 
 impl Engine {
@@ -59,15 +60,19 @@ impl Engine {
         if named == Some(OsStr::new("off")) {
             return Err(format!("{VARIABLE} is off"));
         }
-        let mut problem = None;
+        let (mut problem, mut partial) = (None, None);
         for place in library::places(named) {
             match Self::open(&place).and_then(|engine| engine.tried(stream, convert)) {
-                Ok(engine) => return Ok(Arc::new(engine)),
+                Ok(engine) if engine.verdict.refused.is_empty() => return Ok(Arc::new(engine)),
+                Ok(engine) => partial = partial.or(Some(engine)),
                 // The first place is the one that was named, or what the loader knows.
                 Err(met) => problem = problem.or(Some(format!("{}: {met}", place.display()))),
             }
         }
-        Err(problem.unwrap_or_else(|| format!("no libnvjpeg.so of version 11 to 13 in what {VARIABLE} names")))
+        // What is right in one that is not right in all is used: the rest is the CPU's.
+        let none =
+            || problem.unwrap_or_else(|| format!("no libnvjpeg.so of version 11 to 13 in what {VARIABLE} names"));
+        partial.map(Arc::new).ok_or_else(none)
     }
 
     fn open(place: &Path) -> Result<Self, String> {
@@ -79,28 +84,35 @@ impl Engine {
         if engines == 0 {
             return Err("the GPU has no JPEG engine".into());
         }
-        Ok(Self { opened, version, engines, proved: Vec::new() })
+        Ok(Self { opened, version, engines, verdict: Verdict::default() })
     }
 
-    /// Keeps the samplings whose pictures come out right.
+    /// Keeps what the trial said of each sampling.
+    ///
+    /// # Errors
+    /// In words, where no sampling's picture came out right.
     fn tried(self, stream: &Arc<CudaStream>, convert: &Convert) -> Result<Self, String> {
         let mut engine = Arc::new(self);
-        let proved = trial::proved(&engine, stream, convert)?;
+        let verdict = trial::judge(&engine, stream, convert);
+        if verdict.proved.is_empty() {
+            return Err(format!("pixels are not libjpeg-turbo's: {}", verdict.problems()));
+        }
         // The trial's own batch is gone, so that this is the only owner.
         let alone = Arc::get_mut(&mut engine).ok_or("a trial that has not ended")?;
-        alone.proved = proved;
+        alone.verdict = verdict;
         Arc::into_inner(engine).ok_or_else(|| "a trial that has not ended".into())
     }
 
-    /// What it is, for people.
+    /// What it is, and what it is not used for, for people.
     pub fn description(&self) -> String {
         let [major, minor, patch] = self.version;
-        format!("nvJPEG {major}.{minor}.{patch}, {} engines", self.engines)
+        let about = format!("nvJPEG {major}.{minor}.{patch}, {} engines", self.engines);
+        if self.verdict.refused.is_empty() { about } else { format!("{about}, without {}", self.verdict.problems()) }
     }
 
     /// Whether pictures of this sampling came out as libjpeg-turbo's.
     pub fn is_proved(&self, sampling: Sampling) -> bool {
-        self.proved.contains(&sampling)
+        self.verdict.proved.contains(&sampling)
     }
 
     /// A new state.

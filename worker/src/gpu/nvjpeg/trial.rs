@@ -25,36 +25,63 @@ const FORMS: [(Sampling, Subsamp); 5] = [
     (Sampling::Gray, Subsamp::Gray),
 ];
 
-/// The samplings whose picture comes out as libjpeg-turbo's; an error where none does.
-pub fn proved(engine: &Arc<Engine>, stream: &Arc<CudaStream>, convert: &Convert) -> Result<Vec<Sampling>, String> {
-    let mut problem = String::from("no sampling was tried");
-    let mut proved = Vec::new();
-    for (sampling, subsamp) in FORMS {
-        match equals(engine, stream, convert, sampling, subsamp) {
-            Ok(true) => proved.push(sampling),
-            Ok(false) => problem = format!("{sampling:?} pixels are not libjpeg-turbo's"),
-            Err(error) => problem = error,
-        }
-    }
-    if proved.is_empty() { Err(problem) } else { Ok(proved) }
+/// What came of the trial.
+#[derive(Debug, Default)]
+pub struct Verdict {
+    /// Samplings whose picture came out as libjpeg-turbo's.
+    pub proved: Vec<Sampling>,
+    /// The others, and what was wrong with each.
+    pub refused: Vec<(Sampling, String)>,
 }
 
-fn equals(
+impl Verdict {
+    /// What was wrong, for people.
+    pub fn problems(&self) -> String {
+        let one = |(sampling, problem): &(Sampling, String)| format!("{sampling:?} ({problem})");
+        self.refused.iter().map(one).collect::<Vec<_>>().join(", ")
+    }
+}
+
+/// Tries a picture of each sampling.
+pub fn judge(engine: &Arc<Engine>, stream: &Arc<CudaStream>, convert: &Convert) -> Verdict {
+    let mut verdict = Verdict::default();
+    for (sampling, subsamp) in FORMS {
+        match compare(engine, stream, convert, sampling, subsamp) {
+            Ok(()) => verdict.proved.push(sampling),
+            Err(problem) => verdict.refused.push((sampling, problem)),
+        }
+    }
+    verdict
+}
+
+fn compare(
     engine: &Arc<Engine>,
     stream: &Arc<CudaStream>,
     convert: &Convert,
     sampling: Sampling,
     subsamp: Subsamp,
-) -> Result<bool, String> {
+) -> Result<(), String> {
     let (jpeg, expected) = picture(subsamp).map_err(|error| error.to_string())?;
     let read = Stream::read(&jpeg).map_err(|refusal| refusal.to_string())?;
     let mut bytes = Vec::new();
     read.rewrite(&mut bytes);
     let layout = Layout::new(read.width, read.height, sampling);
     let decoded = decode(engine, stream, convert, &bytes, layout).map_err(|error| error.to_string())?;
-    let Some(found) = decoded else { return Ok(false) };
+    let found = decoded.ok_or("bytes behind the planes were written")?;
     let rows = found.chunks(layout.rgb_pitch()).filter_map(|found| found.get(..WIDTH * 3));
-    Ok(rows.eq(expected.chunks(WIDTH * 3)))
+    difference(&rows.flatten().copied().collect::<Vec<u8>>(), &expected).map_or(Ok(()), Err)
+}
+
+/// How pixels differ, in words: how many codes, by how much, and where first. `None` where they are equal.
+fn difference(found: &[u8], expected: &[u8]) -> Option<String> {
+    if found.len() != expected.len() {
+        return Some(format!("{} codes instead of {}", found.len(), expected.len()));
+    }
+    let apart = || found.iter().zip(expected).map(|(found, expected)| found.abs_diff(*expected));
+    let first = apart().position(|by| by != 0)?;
+    let (count, most) = (apart().filter(|by| *by != 0).count(), apart().max().unwrap_or(0));
+    let (x, y) = (first / 3 % WIDTH, first / 3 / WIDTH);
+    Some(format!("{count} of {} codes differ by up to {most}, first at {x}, {y}", expected.len()))
 }
 
 /// R, G and B that came out; `None` where bytes behind the planes changed.
@@ -102,4 +129,22 @@ fn picture(subsamp: Subsamp) -> turbojpeg::Result<(Vec<u8>, Vec<u8>)> {
     let output = Image { pixels: expected.as_mut_slice(), width: WIDTH, pitch: WIDTH * 3, height: HEIGHT, format };
     Decompressor::new()?.decompress(&jpeg, output)?;
     Ok((jpeg, expected))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pixels_that_differ_are_counted_and_placed() {
+        let expected = vec![7; WIDTH * HEIGHT * 3];
+        let mut found = expected.clone();
+        assert_eq!(difference(&found, &expected), None);
+        found[3 * (2 * WIDTH + 5) + 1] = 9;
+        found[3 * (4 * WIDTH) + 2] = 4;
+        let words = difference(&found, &expected);
+        assert_eq!(words.as_deref(), Some("2 of 61149 codes differ by up to 3, first at 5, 2"));
+        let words = difference(&found[1..], &expected);
+        assert_eq!(words.as_deref(), Some("61148 codes instead of 61149"));
+    }
 }

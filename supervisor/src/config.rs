@@ -25,6 +25,7 @@ use crate::recipe::TextError;
 mod check;
 mod diff;
 pub mod keys;
+pub mod sections;
 mod store;
 mod text;
 

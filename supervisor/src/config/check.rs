@@ -8,7 +8,8 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::Config;
-use super::keys::{self, KEYS, SECTIONS, Takes};
+use super::keys::{self, KEYS, Takes};
+use super::sections::SECTIONS;
 use crate::devices::GpuUuid;
 use crate::pool::watermark::WatermarkError;
 use crate::queue::tenant::{self, MAX_TENANTS};

@@ -1,6 +1,7 @@
 //! The list of keys as people read it: as a file to start from, and as a page of the documentation.
 
-use super::keys::{KEYS, Key, SECTIONS, Section};
+use super::keys::{KEYS, Key};
+use super::sections::{SECTIONS, Section};
 use crate::table::wrap;
 
 /// Columns of a comment in the example.

@@ -5,8 +5,8 @@ use std::fs;
 
 use serde_json::Value;
 
-use crate::place::{Place, assert_true, assert_whole, fixture, image, sets};
-use crate::server::Server;
+use crate::place::{Place, assert_true, assert_whole, ended, fixture, image, sets};
+use crate::server::{KEY, SECRET, Server};
 
 #[test]
 fn every_kind_of_key_becomes_one_set_of_artifacts_inside_the_prefix() {
@@ -98,6 +98,25 @@ fn own_artifacts_are_never_inputs() {
         let refused = place.batch(&server, &["s3://pictures/in", "--out", out]).with_code(2);
         assert!(refused.stderr.contains("could take one for the other"), "{}", refused.stderr);
     }
+}
+
+#[test]
+fn server_that_the_configuration_names_is_reached_with_the_keys_of_its_profile() {
+    let Some(mut server) = Server::start() else { return };
+    let place = Place::new();
+    server.put("in/a.png", &image());
+    let port = server.port();
+    let config = format!(
+        "[store]\nendpoint = \"http://127.0.0.1:{port}\"\nregion = \"garage\"\nprofile = \"lab\"\nrequests = 2\n"
+    );
+    place.write("refmill.toml", &config);
+    place.write(".aws/credentials", format!("[lab]\naws_access_key_id = {KEY}\naws_secret_access_key = {SECRET}\n"));
+    let line = ["s3://pictures/in", "--out", "s3://pictures/out", "--config", "refmill.toml"];
+    let refused = ended(place.command(&line).output().unwrap()).with_code(2);
+    assert!(refused.stderr.contains("`store.allow_http` allows it"), "{}", refused.stderr);
+    place.write("refmill.toml", config + "allow_http = true\n");
+    ended(place.command(&line).output().unwrap()).with_code(0);
+    assert_whole(&server.keys("out/"), &["out/a.png".into()]);
 }
 
 #[test]

@@ -63,7 +63,7 @@ fn profile_gives_the_keys() {
     ended(command.env("AWS_PROFILE", "lab").output().unwrap()).with_code(0);
     let mut command = place.command(&LINE);
     let refused = ended(command.env("AWS_PROFILE", "lab").output().unwrap()).with_code(2);
-    assert!(refused.stderr.contains("--s3-allow-http allows it"), "{}", refused.stderr);
+    assert!(refused.stderr.contains("--s3-allow-http or `store.allow_http` allows it"), "{}", refused.stderr);
 }
 
 /// Runs a batch over three objects; the request for the second one is held until `meanwhile` has happened.

@@ -3,6 +3,7 @@
 
 mod error;
 mod examine;
+mod words;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -27,6 +28,7 @@ use crate::devices::Choice;
 use crate::memory::{OutputRegion, SealedInput};
 use crate::shutdown::Stop;
 pub use error::{RunError, StartError};
+use words::{printable, with_words};
 
 /// How long a worker whose socket closed may take to exit, so that its exit code is seen.
 const EXIT_GRACE: Duration = Duration::from_secs(1);
@@ -383,15 +385,6 @@ impl From<PostmanError> for StartError {
 fn epitaph(process: &mut Process) -> String {
     let ending = process.end(EXIT_GRACE).to_string();
     with_words(&ending, &process.last_words())
-}
-
-fn with_words(how: &str, words: &str) -> String {
-    if words.is_empty() { how.to_owned() } else { format!("{how} ({words})") }
-}
-
-/// A text from a worker as it may stand in a terminal: cut, and without control characters.
-fn printable(text: &str, max: usize) -> String {
-    text.chars().take(max).map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
 
 fn after(time: Duration) -> Instant {

@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 use refmill::examine::Examination;
 use refmill::wire::{Event, Request};
 
-use super::{RunError, Worker, after, printable};
+use super::words::printable;
+use super::{RunError, Worker, after};
 use crate::shutdown::Stop;
 
 impl Worker {

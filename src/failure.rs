@@ -20,6 +20,21 @@ pub enum Blame {
 }
 
 impl Blame {
+    /// Every blame.
+    pub const ALL: [Self; 5] = [Self::Input, Self::Limits, Self::Unsupported, Self::Device, Self::Internal];
+
+    /// The blame as it stands in reports.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Input => "input",
+            Self::Limits => "limits",
+            Self::Unsupported => "unsupported",
+            Self::Device => "device",
+            Self::Internal => "internal",
+        }
+    }
+
     /// Whether another attempt, on another worker, can end differently.
     #[must_use]
     pub fn is_retryable(self) -> bool {
@@ -242,6 +257,8 @@ mod tests {
     fn code_text_matches_its_serialised_form() {
         let code = Code::NotAnImage;
         assert_eq!(serde_json::to_string(&code).unwrap(), format!("\"{}\"", code.as_str()));
+        let of = |blame: Blame| format!("\"{}\"", blame.as_str());
+        assert!(Blame::ALL.iter().all(|&blame| serde_json::to_string(&blame).unwrap() == of(blame)));
         let text = |stage: Stage| format!("\"{}\"", stage.as_str());
         assert!(Stage::ALL.iter().all(|&stage| serde_json::to_string(&stage).unwrap() == text(stage)));
     }

@@ -27,6 +27,18 @@ pub enum Outcome {
     Reject,
 }
 
+impl Outcome {
+    /// The outcome as it stands in reports.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::OkWithRepair => "ok_with_repair",
+            Self::Reject => "reject",
+        }
+    }
+}
+
 /// The answer to one job.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Report {
@@ -329,6 +341,13 @@ impl Report {
 mod tests {
     use super::*;
     use crate::failure::Code;
+
+    #[test]
+    fn outcome_text_matches_its_serialised_form() {
+        let text = |outcome: Outcome| (serde_json::to_string(&outcome).unwrap(), format!("\"{}\"", outcome.as_str()));
+        let all = [Outcome::Ok, Outcome::OkWithRepair, Outcome::Reject].map(text);
+        assert!(all.iter().all(|(serialised, text)| serialised == text), "{all:?}");
+    }
 
     #[test]
     fn report_with_an_informative_finding_is_ok() {

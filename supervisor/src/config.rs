@@ -25,11 +25,13 @@ use crate::recipe::TextError;
 mod check;
 mod diff;
 pub mod keys;
+mod log;
 pub mod sections;
 mod store;
 mod text;
 
 pub use diff::{Change, changes};
+pub use log::{LogConfig, LogFormat, LogLevel};
 pub use store::StoreConfig;
 pub use text::{example, reference};
 
@@ -92,6 +94,8 @@ pub struct Config {
     /// Who shares the queue; one tenant without caps where there is none.
     #[serde(rename = "tenant")]
     pub tenants: Vec<TenantConfig>,
+    /// What the server says.
+    pub log: LogConfig,
 }
 
 /// The queue.

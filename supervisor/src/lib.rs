@@ -13,6 +13,7 @@
 //! | [`pool`] | the workers: spawned, confined, believed nothing, replaced |
 //! | [`memory`] | the regions that both sides share |
 //! | [`queue`] | jobs that outlive the program: leased, fenced, tried again, buried |
+//! | [`telemetry`] | what `serve` tells about itself: logs, spans, figures |
 //! | [`store`] | object stores and folders as the two ends of a batch |
 //! | [`publish`] | artifacts first, then the report, each whole or not at all |
 //! | [`verdict`], [`findings`], [`table`], [`contact_sheet`] | reports, and the table of findings, as people read them |
@@ -43,4 +44,5 @@ pub mod settings;
 pub mod shutdown;
 pub mod store;
 pub mod table;
+pub mod telemetry;
 pub mod verdict;

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 
 use super::{PlaceArgs, SandboxArgs};
+use crate::config::LogFormat;
 use crate::queue::State;
 
 /// `refmill submit`.
@@ -167,4 +168,7 @@ pub struct ServeArgs {
     /// Say nothing but failures on standard error
     #[arg(long, short)]
     pub quiet: bool,
+    /// For whom standard error is written [default: text]
+    #[arg(long, value_enum)]
+    pub log_format: Option<LogFormat>,
 }

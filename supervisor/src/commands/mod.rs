@@ -32,6 +32,7 @@ use crate::recipe::LoadError;
 use crate::settings::SettingsError;
 use crate::store::error::{Kind, StoreError};
 use crate::store::failures::FailuresError;
+use crate::telemetry;
 
 pub use schema::report_schema;
 
@@ -129,8 +130,12 @@ pub fn dispatch(args: Args) -> ExitCode {
         Command::Man(args) => shell::man(&args),
     };
     result.unwrap_or_else(|error| {
-        // Where standard error is closed there is nobody to tell; the exit code says it too.
-        drop(writeln!(std::io::stderr().lock(), "refmill: {error}"));
+        if telemetry::log::is_installed() {
+            tracing::error!("refmill: {error}");
+        } else {
+            // Where standard error is closed there is nobody to tell; the exit code says it too.
+            drop(writeln!(std::io::stderr().lock(), "refmill: {error}"));
+        }
         error.exit_code()
     })
 }
@@ -140,8 +145,12 @@ fn warn_unconfined(policy: SandboxPolicy) {
     if policy == SandboxPolicy::Off {
         let warning = "refmill: WARNING: --sandbox=off: workers run UNCONFINED; an image that takes a decoder over has \
                        every right of this user";
-        // As above.
-        drop(writeln!(std::io::stderr().lock(), "{warning}"));
+        if telemetry::log::is_installed() {
+            tracing::warn!(code = "sandbox_off", "{warning}");
+        } else {
+            // As above.
+            drop(writeln!(std::io::stderr().lock(), "{warning}"));
+        }
     }
 }
 

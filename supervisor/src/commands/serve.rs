@@ -1,7 +1,6 @@
 //! `refmill serve`: jobs of a queue through the pool, until told to end or, with `--drain`, until none is left.
 
 use std::collections::BTreeSet;
-use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
@@ -21,6 +20,7 @@ use crate::queue::spec::Spec;
 use crate::queue::{Clock, Filter, JobId, Place, Queue, QueueError, SqliteQueue, State, nats};
 use crate::settings::{self, ServeSettings, Slots};
 use crate::shutdown::{Bell, Stop};
+use crate::telemetry;
 use keeper::{Keeper, Stops};
 use teller::Teller;
 
@@ -35,14 +35,14 @@ pub(super) fn serve(args: ServeArgs) -> Result<ExitCode, CommandError> {
     let hangup = Bell::new().map_err(pipe)?;
     let asked = prepare(Some(hangup.clone()))?;
     let settings = ServeSettings::new(args.clone())?;
+    telemetry::log::install(settings.config.log, settings.voice);
     settings.slots.iter().take(1).for_each(|slots| warn_unconfined(slots.plan.confinement.policy));
     let notifier = settings::notifier();
     let notifier = notifier.map_err(|source| CommandError::System { what: "reach the service manager", source })?;
     let config = &settings.config;
     let queue = settings.queue.open(config.queue.durability, true)?.with(Clock::system(), config.retry);
     let _lock = settings.queue.file().map(locked).transpose()?;
-    let quiet = settings.voice.quiet;
-    let say = move |text: &str| tell(quiet, text);
+    let say = |text: &str| tracing::info!("{text}");
     queue.set_tenants(&config.tenants(settings.has_gpu()))?;
     if settings.queue.file().is_some() {
         recover(&queue, &say)?;
@@ -177,12 +177,5 @@ fn conclude(
         }
         _ if drain && buried > 0 => Ok(ExitCode::SomeFailed),
         _ => Ok(ExitCode::AllGood),
-    }
-}
-
-/// Writes a line to standard error. Where even that fails, there is nobody to tell.
-fn tell(quiet: bool, text: &str) {
-    if !quiet {
-        drop(writeln!(io::stderr().lock(), "{text}"));
     }
 }

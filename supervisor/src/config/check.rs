@@ -8,7 +8,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::Config;
-use super::keys::{self, KEYS, Takes};
+use super::keys::{self, Takes};
 use super::sections::SECTIONS;
 use crate::devices::GpuUuid;
 use crate::pool::watermark::WatermarkError;
@@ -81,7 +81,7 @@ fn walk(at: (&str, &str), table: &DeTable<'_>, places: &mut Places) -> Result<()
 }
 
 fn unknown(path: &str, section: &str) -> String {
-    let keys = KEYS.iter().filter(|key| key.section() == section).map(|key| key.name());
+    let keys = keys::all().filter(|key| key.section() == section).map(|key| key.name());
     let tables = SECTIONS.iter().filter_map(|table| match table.name.rsplit_once('.') {
         Some((above, name)) => (above == section).then_some(name),
         None => section.is_empty().then_some(table.name),

@@ -36,7 +36,7 @@ const BYTES: u64 = 1 << 40;
 const MIB: u64 = 1 << 20;
 const NARROW: u64 = u32::MAX as u64;
 
-const fn fixed(path: &'static str, takes: Takes, about: &'static str) -> Key {
+pub(super) const fn fixed(path: &'static str, takes: Takes, about: &'static str) -> Key {
     Key { path, takes, example: None, about, live: false }
 }
 
@@ -48,8 +48,13 @@ const fn with(key: Key, example: &'static str) -> Key {
     Key { example: Some(example), ..key }
 }
 
-/// The keys, in the order of [`super::sections::SECTIONS`].
-pub const KEYS: &[Key] = &[
+/// Every key, those of one table together.
+pub fn all() -> impl Iterator<Item = &'static Key> {
+    KEYS.iter().chain(super::log::KEYS)
+}
+
+/// The keys of the tables that have no file of their own.
+const KEYS: &[Key] = &[
     fixed(
         "queue.path",
         Takes::Text("a path, or nats://host:port/stream"),
@@ -349,5 +354,5 @@ impl Key {
 #[must_use]
 pub fn find(path: &str) -> Option<&'static Key> {
     let any = path.rsplit_once('.').map(|(section, _)| format!("{section}.*"));
-    KEYS.iter().find(|key| key.path == path || Some(key.path) == any.as_deref())
+    all().find(|key| key.path == path || Some(key.path) == any.as_deref())
 }

@@ -65,4 +65,5 @@ pub const SECTIONS: &[Section] = &[
     },
     Section { name: "retry", several: false, about: "When a job is tried again, and when no more." },
     Section { name: "retention", several: false, about: "How long jobs are kept that are over." },
+    Section { name: "log", several: false, about: "What `serve` says on standard error." },
 ];

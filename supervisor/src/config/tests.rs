@@ -3,7 +3,7 @@ use std::collections::BTreeSet;
 use refmill::failure::Stage;
 use refmill::finding::FindingCode;
 
-use super::keys::KEYS;
+use super::keys;
 use super::*;
 
 fn parsed(text: &str) -> Config {
@@ -59,7 +59,7 @@ fn list_of_keys_is_that_of_the_types() {
     paths(&toml::Value::try_from(all).unwrap(), "", &mut real);
     let named =
         |path: &str| path.replace("findings.*", "findings.icc_corrupt").replace("stages_ms.*", "stages_ms.decode");
-    let listed: BTreeSet<String> = KEYS.iter().map(|key| named(key.path)).collect();
+    let listed: BTreeSet<String> = keys::all().map(|key| named(key.path)).collect();
     assert_eq!(real, listed);
 }
 

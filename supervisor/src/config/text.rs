@@ -1,6 +1,6 @@
 //! The list of keys as people read it: as a file to start from, and as a page of the documentation.
 
-use super::keys::{KEYS, Key};
+use super::keys::{self, Key};
 use super::sections::{SECTIONS, Section};
 use crate::table::wrap;
 
@@ -15,7 +15,7 @@ pub fn example() -> String {
         text.push('\n');
         text += &comment(section.about);
         text += &if section.several { format!("#[[{}]]\n", section.name) } else { format!("[{}]\n", section.name) };
-        for key in keys(section) {
+        for key in keys_of(section) {
             text += &comment(&format!("{} ({})", key.about, key.takes.shown()));
             text += &entry(key);
         }
@@ -31,7 +31,7 @@ pub fn reference() -> String {
         let name = if section.several { format!("[[{}]]", section.name) } else { format!("[{}]", section.name) };
         text += &format!("### `{name}`\n\n{}\n\n", section.about);
         text += "| key | default | takes | SIGHUP | meaning |\n| --- | --- | --- | --- | --- |\n";
-        for key in keys(section) {
+        for key in keys_of(section) {
             let default = key.default().map_or_else(|| "none".into(), |value| format!("`{value}`"));
             let (name, takes, live) = (key.name(), key.takes.shown(), if key.live { "yes" } else { "no" });
             text += &format!("| `{name}` | {default} | {takes} | {live} | {} |\n", key.about);
@@ -41,9 +41,9 @@ pub fn reference() -> String {
     text.trim_end().to_owned() + "\n"
 }
 
-fn keys(section: &Section) -> impl Iterator<Item = &'static Key> + use<> {
+fn keys_of(section: &Section) -> impl Iterator<Item = &'static Key> + use<> {
     let name = section.name;
-    KEYS.iter().filter(move |key| key.section() == name)
+    keys::all().filter(move |key| key.section() == name)
 }
 
 fn entry(key: &Key) -> String {

@@ -23,6 +23,19 @@ pub struct Given<'a> {
     pub order: Cow<'a, Order>,
 }
 
+impl Given<'_> {
+    /// Reads the task's input from this machine into sealed memory; ends early once `stop` is requested.
+    ///
+    /// # Errors
+    /// A [`Failure`] that names the input.
+    pub fn load(&self, stop: &Stop) -> Result<SealedInput, Failure> {
+        if self.order.depth == Depth::Headers {
+            return intake::lend(&self.task.origin, self.order.limits.input_bytes, stop);
+        }
+        intake::load(&self.task.origin, self.order.limits.input_bytes, self.order.hashed, stop)
+    }
+}
+
 /// What a source has for a slot.
 #[derive(Debug)]
 pub enum Supply<'a> {
@@ -54,10 +67,7 @@ pub trait TaskSource: Sync {
     /// # Errors
     /// A [`Failure`] that names the input.
     fn load(&self, given: &Given<'_>, stop: &Stop) -> Result<SealedInput, Failure> {
-        if given.order.depth == Depth::Headers {
-            return intake::lend(&given.task.origin, given.order.limits.input_bytes, stop);
-        }
-        intake::load(&given.task.origin, given.order.limits.input_bytes, given.order.hashed, stop)
+        given.load(stop)
     }
 
     /// Publishes what `report` names out of `region`, then the report, and gives the report as it was published.

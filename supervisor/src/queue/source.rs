@@ -18,9 +18,11 @@ use refmill::report::{Outcome, Report};
 use super::spec::Spec;
 use super::{Claimed, Fault, Job, Lease, Next, Queue, QueueError, RetryPolicy};
 use crate::intake::Origin;
+use crate::memory::{OutputRegion, SealedInput};
 use crate::pool::{Given, Supply, Task, TaskSource};
 use crate::publish;
 use crate::shutdown::Stop;
+use crate::telemetry::span::JobSpan;
 
 /// How long an idle slot waits until it looks again.
 const IDLE: Duration = Duration::from_millis(100);
@@ -81,6 +83,7 @@ struct Held {
     blake3: String,
     // When its slot counts as stuck.
     until: Instant,
+    span: JobSpan,
 }
 
 impl<'a> QueueSource<'a> {
@@ -156,21 +159,23 @@ impl<'a> QueueSource<'a> {
 
     /// Says what the queue refused to hear.
     fn told(&self, held: &Held, answer: Result<(), QueueError>) {
-        match answer {
+        held.span.within(|| match answer {
             Ok(()) => {}
             Err(QueueError::Stale { .. }) => {
                 let line = format!("{}: not published by this supervisor: its lease was lost", held.job.name);
                 (self.say)(&line);
             }
             Err(error) => (self.say)(&format!("{}: {error}", held.job.name)),
-        }
+        });
     }
 
-    /// A claimed job as a task. One that cannot be read is buried.
-    fn task(&self, claimed: Claimed) -> Option<Given<'_>> {
+    /// A claimed job as a task of the slot of this name. One that cannot be read is buried.
+    fn task(&self, claimed: Claimed, slot: &str) -> Option<Given<'_>> {
         let Claimed { lease, job } = claimed;
         let until = |wall_ms| Instant::now() + Duration::from_millis(wall_ms) + SLACK;
-        let held = |blake3, wall_ms| Held { lease, job: job.clone(), blake3, until: until(wall_ms) };
+        let span = JobSpan::begin(&job, slot);
+        let held =
+            |blake3, wall_ms| Held { lease, job: job.clone(), blake3, until: until(wall_ms), span: span.clone() };
         let spec: Spec = match serde_json::from_str(&job.payload) {
             Ok(spec) => spec,
             Err(error) => {
@@ -210,18 +215,25 @@ impl<'a> QueueSource<'a> {
         poll(&mut [PollFd::new(self.stop.as_fd(), PollFlags::POLLIN)], timeout).ok();
     }
 
+    /// The stage of a job in hand that the supervisor itself does has taken from `begun` to now.
+    fn spent(&self, task: &Task, stage: Stage, begun: Instant) {
+        if let Some(held) = self.held().get_mut(&task.index) {
+            held.span.spent(stage, begun.elapsed());
+        }
+    }
+
     fn nak(&self, held: &Held, failure: &Failure, report: Option<&str>) {
         match self.queue.nak(held.lease, Fault::from(failure), &failure.to_string(), report) {
-            Ok(Next::Again { after_ms }) => {
+            Ok(Next::Again { after_ms }) => held.span.within(|| {
                 (self.say)(&format!("{}: {failure}; tried again in {after_ms} ms", held.job.name));
-            }
+            }),
             answer => self.told(held, answer.map(drop)),
         }
     }
 }
 
 impl TaskSource for QueueSource<'_> {
-    fn next(&self, _: &str) -> Supply<'_> {
+    fn next(&self, slot: &str) -> Supply<'_> {
         if self.stop.is_requested() {
             return Supply::Over;
         }
@@ -229,7 +241,7 @@ impl TaskSource for QueueSource<'_> {
         let wait = match self.queue.claim(&self.terms.holder, self.terms.lease_ms) {
             Ok(Some(claimed)) => {
                 self.refusals.store(0, Ordering::Relaxed);
-                return self.task(claimed).map_or(Supply::Later, |given| Supply::Task(Box::new(given)));
+                return self.task(claimed, slot).map_or(Supply::Later, |given| Supply::Task(Box::new(given)));
             }
             Ok(None) => self.is_drained(),
             Err(error) => Err(error),
@@ -255,6 +267,20 @@ impl TaskSource for QueueSource<'_> {
     fn attempts(&self) -> u32 {
         // The queue tries again itself, later and on any worker.
         1
+    }
+
+    fn load(&self, given: &Given<'_>, stop: &Stop) -> Result<SealedInput, Failure> {
+        let begun = Instant::now();
+        let input = given.load(stop);
+        self.spent(&given.task, Stage::Intake, begun);
+        input
+    }
+
+    fn publish(&self, task: &Task, report: Report, region: Option<&OutputRegion>) -> Report {
+        let begun = Instant::now();
+        let report = publish::publish(&task.outputs, report, region);
+        self.spent(task, Stage::Publish, begun);
+        report
     }
 
     fn accept(&self, task: &Task, mut report: Report) -> Option<Report> {
@@ -297,6 +323,7 @@ impl TaskSource for QueueSource<'_> {
             Some(failure) => self.nak(&held, &failure, Some(&text)),
             None => self.told(&held, self.queue.ack(held.lease, &text)),
         }
+        held.span.tell(report);
         // Only now: until the queue has heard, the heartbeat goes on.
         self.held().remove(&task.index);
     }

@@ -78,6 +78,7 @@ impl ServeSettings {
         config.queue.lease_s = args.lease.unwrap_or(config.queue.lease_s);
         config.retry.base_ms = args.backoff.unwrap_or(config.retry.base_ms);
         config.retry.most_ms = config.retry.most_ms.max(config.retry.base_ms);
+        config.log.format = args.log_format.unwrap_or(config.log.format);
         config.retention.done_days = args.keep_done.unwrap_or(config.retention.done_days);
         config.retention.dead_days = args.keep_dead.unwrap_or(config.retention.dead_days);
         place(&args.place, &mut config.slots)?;

@@ -6,6 +6,7 @@
     reason = "a helper that fails is a test that fails"
 )]
 
+mod log;
 mod reload;
 #[path = "../served/mod.rs"]
 mod served;

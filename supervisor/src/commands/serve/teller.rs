@@ -1,18 +1,16 @@
-//! What a server says of its workers and jobs, a line each.
+//! What a server says of its workers; of its jobs `telemetry::span` does.
 
 use std::io::{self, Write};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use refmill::report::{Outcome, Report};
 
-use super::tell;
 use crate::notify::Notifier;
 use crate::pool::News;
-use crate::progress::describe;
 use crate::settings::Voice;
 use crate::verdict::shown;
 
-/// Tells what comes of jobs, and counts those that were buried.
+/// Tells what comes of workers, prints reports where they are wanted, and counts the jobs that were buried.
 pub(super) struct Teller<'a> {
     voice: Voice,
     notifier: &'a Notifier,
@@ -31,14 +29,18 @@ impl<'a> Teller<'a> {
     pub fn hear(&self, news: News) {
         match news {
             News::Ready(device, verdict) => {
-                let reason = shown(&device.reason);
-                tell(self.voice.quiet, &format!("ready on {} {} ({reason})", device.kind, shown(&device.uuid)));
-                verdict.notes().for_each(|note| tell(self.voice.quiet, &note));
+                let (reason, uuid) = (shown(&device.reason), shown(&device.uuid));
+                tracing::info!(device = device.kind, uuid, "ready on {} {uuid} ({reason})", device.kind);
+                for (gap, note) in verdict.gaps.iter().zip(verdict.notes()) {
+                    tracing::info!(code = gap.layer.code(), "{note}");
+                }
                 self.notifier.ready();
             }
-            News::SlotLost(reason) => tell(false, &format!("a worker was lost and not replaced: {}", shown(&reason))),
-            News::Recycled(slot, reason) => tell(self.voice.quiet, &format!("{slot}: worker recycled: {reason}")),
-            News::Kept(slot, reason) => tell(false, &format!("{slot}: worker not recycled: {}", shown(&reason))),
+            News::SlotLost(reason) => tracing::warn!("a worker was lost and not replaced: {}", shown(&reason)),
+            News::Recycled(slot, reason) => tracing::info!(slot, reason, "{slot}: worker recycled: {reason}"),
+            News::Kept(slot, reason) => {
+                tracing::warn!(slot, "{slot}: worker not recycled: {}", shown(&reason));
+            }
             News::Finished(finished) => self.finished(&finished.report),
         }
     }
@@ -50,8 +52,6 @@ impl<'a> Teller<'a> {
             // A report always serialises. A reader that went away wants no more lines.
             let text = serde_json::to_string(report).unwrap_or_default();
             drop(writeln!(io::stdout().lock(), "{text}"));
-        } else {
-            tell(self.voice.quiet && !rejected, &describe(report));
         }
     }
 }

@@ -24,6 +24,7 @@ use crate::recipe::TextError;
 
 mod check;
 mod diff;
+mod http;
 pub mod keys;
 mod log;
 pub mod sections;
@@ -31,6 +32,7 @@ mod store;
 mod text;
 
 pub use diff::{Change, changes};
+pub use http::{HttpConfig, RoleName, TokenConfig};
 pub use log::{LogConfig, LogFormat, LogLevel};
 pub use store::StoreConfig;
 pub use text::{example, reference};
@@ -91,6 +93,8 @@ pub struct Config {
     pub sandbox: SandboxConfig,
     /// How an S3 server is reached.
     pub store: StoreConfig,
+    /// The HTTP server.
+    pub http: HttpConfig,
     /// Who shares the queue; one tenant without caps where there is none.
     #[serde(rename = "tenant")]
     pub tenants: Vec<TenantConfig>,

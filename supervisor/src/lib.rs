@@ -15,6 +15,7 @@
 //! | [`queue`] | jobs that outlive the program: leased, fenced, tried again, buried |
 //! | [`telemetry`] | what `serve` tells about itself: logs, spans, figures |
 //! | [`store`] | object stores and folders as the two ends of a batch |
+//! | [`http`] | the server of `serve`: bounded, behind tokens, off unless configured |
 //! | [`publish`] | artifacts first, then the report, each whole or not at all |
 //! | [`verdict`], [`findings`], [`table`], [`contact_sheet`] | reports, and the table of findings, as people read them |
 //! | [`progress`], [`shutdown`], [`notify`] | what the user sees, how the user ends it, and what a service manager is told |
@@ -29,6 +30,7 @@ pub mod contact_sheet;
 pub mod devices;
 pub mod doctor;
 pub mod findings;
+pub mod http;
 pub mod intake;
 pub mod limits;
 pub mod memory;

@@ -23,6 +23,7 @@ use crate::store::location::LocationError;
 
 mod batch;
 mod doctor;
+mod http;
 mod inspect;
 mod queue;
 mod repair;
@@ -32,6 +33,7 @@ mod submit;
 
 pub use batch::BatchSettings;
 pub use doctor::patient;
+pub use http::{TokenError, http};
 pub use inspect::InspectSettings;
 pub use queue::{SecretError, queue};
 pub use repair::{Place, RepairSettings};
@@ -75,6 +77,9 @@ pub enum SettingsError {
     /// Who refmill is to a queue's server.
     #[error(transparent)]
     Secret(#[from] SecretError),
+    /// A token of the HTTP server.
+    #[error(transparent)]
+    Token(#[from] TokenError),
     /// A failures file.
     #[error(transparent)]
     Failures(#[from] FailuresError),

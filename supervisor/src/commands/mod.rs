@@ -22,6 +22,7 @@ use refmill::exit::ExitCode;
 
 use crate::args::{Args, Command};
 use crate::config::ConfigError;
+use crate::http::ListenError;
 use crate::intake::IntakeError;
 use crate::pool::posture::SandboxPolicy;
 use crate::pool::worker::StartError;
@@ -57,6 +58,9 @@ pub enum CommandError {
     /// A store does not do what was asked.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// The HTTP server cannot listen.
+    #[error(transparent)]
+    Listen(#[from] ListenError),
     /// A failures file cannot be used.
     #[error(transparent)]
     Failures(#[from] FailuresError),
@@ -102,7 +106,7 @@ impl CommandError {
             Self::Queue(QueueError::Sql { .. } | QueueError::Stale { .. }) => ExitCode::Broken,
             Self::Queue(QueueError::Stream { source: LinkError::Away(_), .. }) => ExitCode::Broken,
             Self::Store(error) if error.kind == Kind::Unavailable => ExitCode::Broken,
-            Self::Store(_) | Self::Failures(_) => ExitCode::Usage,
+            Self::Store(_) | Self::Failures(_) | Self::Listen(_) => ExitCode::Usage,
             Self::Queue(_) | Self::Lock(_) => ExitCode::Usage,
             Self::NoWorker(_) | Self::WorkersLost { .. } | Self::System { .. } => ExitCode::Broken,
         }

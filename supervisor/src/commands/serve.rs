@@ -11,6 +11,7 @@ use super::run::prepare;
 use super::{CommandError, warn_unconfined};
 use crate::args::ServeArgs;
 use crate::devices::Choice;
+use crate::http::{self, Health, Server};
 use crate::pool::worker::WorkerPlan;
 use crate::pool::{self, Ended, Rules, SlotSpec};
 use crate::publish;
@@ -55,11 +56,20 @@ pub(super) fn serve(args: ServeArgs) -> Result<ExitCode, CommandError> {
     };
     let live = Live { retry: config.retry, findings: config.policy.policy() };
     let source = QueueSource::new(&queue, (terms, live), &asked, &say);
-    let teller = Teller::new(settings.voice, &notifier);
+    let health = Health::default();
+    let _server = listen(&settings, &health, &say)?;
+    let teller = Teller::new(settings.voice, &notifier, &health);
     let (kill, over) = (Stop::new().map_err(pipe)?, Stop::new().map_err(pipe)?);
     let stops = Stops { asked: &asked, kill: &kill, over: &over, hangup: &hangup };
-    let keeper =
-        Keeper { source: &source, queue: &queue, settings: &settings, args: &args, notifier: &notifier, stops };
+    let keeper = Keeper {
+        source: &source,
+        queue: &queue,
+        settings: &settings,
+        args: &args,
+        notifier: &notifier,
+        health: &health,
+        stops,
+    };
     let ended = thread::scope(|scope| {
         let watch = thread::Builder::new().name("keeper".into()).spawn_scoped(scope, || keeper.keep(&say));
         let ended = watch.map(|_| attempt_all(&settings, &source, &kill, &teller));
@@ -73,6 +83,14 @@ pub(super) fn serve(args: ServeArgs) -> Result<ExitCode, CommandError> {
         return Err(error.into());
     }
     conclude(ended, &queue, teller.buried(), (settings.drain, asked.is_requested()))
+}
+
+/// The HTTP server, where one is configured: it answers until it is dropped.
+fn listen(settings: &ServeSettings, health: &Health, say: &dyn Fn(&str)) -> Result<Option<Server>, CommandError> {
+    let Some((setup, _)) = &settings.http else { return Ok(None) };
+    let server = Server::start(setup, http::assembled(health, []))?;
+    server.places.iter().for_each(|place| say(&format!("listens at {place}")));
+    Ok(Some(server))
 }
 
 /// One supervisor a file.

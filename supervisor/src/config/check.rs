@@ -7,9 +7,9 @@ use refmill::finding::FindingCode;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::Config;
 use super::keys::{self, Takes};
 use super::sections::SECTIONS;
+use super::{Config, http};
 use crate::devices::GpuUuid;
 use crate::pool::watermark::WatermarkError;
 use crate::queue::tenant::{self, MAX_TENANTS};
@@ -21,7 +21,7 @@ const MAX_SLOTS: usize = 64;
 /// Where a text says what: `tenant[1].name` and the like.
 type Places = BTreeMap<String, Range<usize>>;
 /// What is wrong, and where: at the first of these places that the text has.
-type Fault = (Vec<String>, String);
+pub(super) type Fault = (Vec<String>, String);
 
 pub(super) fn parse(file: &str, text: &str) -> Result<Config, TextError> {
     let fail = |span: Range<usize>, message: String| TextError::new(file, text, &span, message);
@@ -31,7 +31,8 @@ pub(super) fn parse(file: &str, text: &str) -> Result<Config, TextError> {
     let mut places = Places::new();
     walk(("", ""), document.get_ref(), &mut places).map_err(|(span, message)| fail(span, message))?;
     let config: Config = toml::from_str(text).map_err(refused)?;
-    let faults = [slots(&config), tenants(&config), policy(&config), watermark(&config), retry(&config)];
+    let checks = [slots, tenants, policy, watermark, retry, http::check];
+    let faults = checks.map(|check| check(&config));
     match faults.into_iter().flatten().next() {
         None => Ok(config),
         Some((paths, message)) => {

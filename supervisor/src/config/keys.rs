@@ -40,17 +40,17 @@ pub(super) const fn fixed(path: &'static str, takes: Takes, about: &'static str)
     Key { path, takes, example: None, about, live: false }
 }
 
-const fn live(path: &'static str, takes: Takes, about: &'static str) -> Key {
+pub(super) const fn live(path: &'static str, takes: Takes, about: &'static str) -> Key {
     Key { path, takes, example: None, about, live: true }
 }
 
-const fn with(key: Key, example: &'static str) -> Key {
+pub(super) const fn with(key: Key, example: &'static str) -> Key {
     Key { example: Some(example), ..key }
 }
 
 /// Every key, those of one table together.
 pub fn all() -> impl Iterator<Item = &'static Key> {
-    KEYS.iter().chain(super::log::KEYS)
+    KEYS.iter().chain(super::http::KEYS).chain(super::log::KEYS)
 }
 
 /// The keys of the tables that have no file of their own.

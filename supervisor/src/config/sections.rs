@@ -1,5 +1,7 @@
 //! The tables of the configuration, in which its keys stand.
 
+use std::sync::LazyLock;
+
 /// A table of the configuration.
 #[derive(Debug, Clone, Copy)]
 pub struct Section {
@@ -12,7 +14,9 @@ pub struct Section {
 }
 
 /// The tables, in the order in which people read them.
-pub const SECTIONS: &[Section] = &[
+pub static SECTIONS: LazyLock<Vec<Section>> = LazyLock::new(|| [OWN, super::http::SECTIONS].concat());
+
+const OWN: &[Section] = &[
     Section { name: "queue", several: false, about: "The queue, and how it is served." },
     Section {
         name: "queue.nats",

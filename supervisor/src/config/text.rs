@@ -11,7 +11,7 @@ const WIDTH: usize = 100;
 #[must_use]
 pub fn example() -> String {
     let mut text = comment("The configuration of refmill. Every value is the default; what has none is commented out.");
-    for section in SECTIONS {
+    for section in SECTIONS.iter() {
         text.push('\n');
         text += &comment(section.about);
         text += &if section.several { format!("#[[{}]]\n", section.name) } else { format!("[{}]\n", section.name) };
@@ -27,7 +27,7 @@ pub fn example() -> String {
 #[must_use]
 pub fn reference() -> String {
     let mut text = String::new();
-    for section in SECTIONS {
+    for section in SECTIONS.iter() {
         let name = if section.several { format!("[[{}]]", section.name) } else { format!("[{}]", section.name) };
         text += &format!("### `{name}`\n\n{}\n\n", section.about);
         text += "| key | default | takes | SIGHUP | meaning |\n| --- | --- | --- | --- | --- |\n";

@@ -74,7 +74,7 @@ fn access(config: &NatsConfig, variable: &dyn Fn(&str) -> Option<String>) -> Res
 }
 
 /// What a file holds, without the end of its line.
-fn secret(path: &Path) -> Result<String, SecretError> {
+pub(super) fn secret(path: &Path) -> Result<String, SecretError> {
     let failed = |source| SecretError::File { path: path.to_owned(), source };
     if fs::metadata(path).map_err(failed)?.len() > MAX_SECRET {
         return Err(SecretError::Long { path: path.to_owned() });

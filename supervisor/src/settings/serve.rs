@@ -7,6 +7,7 @@ use super::{SettingsError, Voice, device, worker_plan};
 use crate::args::{DeviceArg, PlaceArgs, SandboxArgs, ServeArgs};
 use crate::config::{Config, SlotConfig};
 use crate::devices::DeviceError;
+use crate::http::{Setup, Tokens};
 use crate::notify::Notifier;
 use crate::pool::posture::SandboxPolicy;
 use crate::pool::worker::WorkerPlan;
@@ -23,6 +24,8 @@ pub struct ServeSettings {
     pub slots: Vec<Slots>,
     /// Whether to end once the queue is empty.
     pub drain: bool,
+    /// The HTTP server, and whose tokens it knows.
+    pub http: Option<(Setup, Tokens)>,
     /// Who hears what.
     pub voice: Voice,
 }
@@ -62,7 +65,8 @@ impl ServeSettings {
         let slots = slots.iter().map(plan).collect::<Result<_, SettingsError>>()?;
         let voice = Voice { json: args.json, quiet: args.quiet };
         let queue = super::queue::place(&config.queue)?;
-        Ok(Self { config, queue, slots, drain: args.drain, voice })
+        let http = super::http(&config)?;
+        Ok(Self { config, queue, slots, drain: args.drain, http, voice })
     }
 
     /// The configuration in effect: the file as it is now, and what was typed over it.

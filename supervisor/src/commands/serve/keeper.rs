@@ -8,6 +8,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use crate::args::ServeArgs;
 use crate::config::{Config, changes};
+use crate::http::Health;
 use crate::notify::Notifier;
 use crate::queue::lease::heartbeat_ms;
 use crate::queue::source::{Live, QueueSource};
@@ -38,6 +39,7 @@ pub(super) struct Keeper<'a> {
     pub settings: &'a ServeSettings,
     pub args: &'a ServeArgs,
     pub notifier: &'a Notifier,
+    pub health: &'a Health,
     pub stops: Stops<'a>,
 }
 
@@ -59,6 +61,7 @@ impl Keeper<'_> {
                 deadline = Some(Instant::now() + Duration::from_secs(config.queue.grace_s.into()));
                 say("asked to end: jobs in hand are finished, no other is begun");
                 self.notifier.stopping();
+                self.health.ends();
             }
             let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
             if left.is_some_and(|left| left.is_zero()) {
@@ -88,6 +91,7 @@ impl Keeper<'_> {
 
     /// Sends a sign of life where there is progress, and says why where there is none: once, until that changes.
     fn report(&self, alive: Result<(), String>, stuck: &mut Option<String>, say: &dyn Fn(&str)) {
+        self.health.stuck(alive.is_err());
         match alive {
             Ok(()) => {
                 *stuck = None;

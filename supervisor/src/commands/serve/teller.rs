@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use refmill::report::{Outcome, Report};
 
+use crate::http::Health;
 use crate::notify::Notifier;
 use crate::pool::News;
 use crate::settings::Voice;
@@ -14,12 +15,13 @@ use crate::verdict::shown;
 pub(super) struct Teller<'a> {
     voice: Voice,
     notifier: &'a Notifier,
+    health: &'a Health,
     buried: AtomicUsize,
 }
 
 impl<'a> Teller<'a> {
-    pub fn new(voice: Voice, notifier: &'a Notifier) -> Self {
-        Self { voice, notifier, buried: AtomicUsize::new(0) }
+    pub fn new(voice: Voice, notifier: &'a Notifier, health: &'a Health) -> Self {
+        Self { voice, notifier, health, buried: AtomicUsize::new(0) }
     }
 
     pub fn buried(&self) -> usize {
@@ -34,6 +36,7 @@ impl<'a> Teller<'a> {
                 for (gap, note) in verdict.gaps.iter().zip(verdict.notes()) {
                     tracing::info!(code = gap.layer.code(), "{note}");
                 }
+                self.health.works();
                 self.notifier.ready();
             }
             News::SlotLost(reason) => tracing::warn!("a worker was lost and not replaced: {}", shown(&reason)),

@@ -78,6 +78,8 @@ pub enum Command {
     Recipe(RecipeCommand),
     /// Print the JSON schema of the report
     Schema,
+    /// Print the list of figures that `serve` has at /metrics
+    Metrics,
     /// Print a shell's completions
     Completions(CompletionsArgs),
     /// Write the manual pages

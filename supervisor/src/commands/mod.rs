@@ -130,6 +130,7 @@ pub fn dispatch(args: Args) -> ExitCode {
         Command::Config(command) => config::config(&command),
         Command::Recipe(command) => recipe::recipe(&command),
         Command::Schema => schema::print_schema(),
+        Command::Metrics => print(&telemetry::catalogue::reference()),
         Command::Completions(args) => shell::completions(&args),
         Command::Man(args) => shell::man(&args),
     };

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
 use refmill::exit::ExitCode;
@@ -21,7 +21,7 @@ use crate::queue::spec::Spec;
 use crate::queue::{Clock, Filter, JobId, Place, Queue, QueueError, SqliteQueue, State, nats};
 use crate::settings::{self, ServeSettings, Slots};
 use crate::shutdown::{Bell, Stop};
-use crate::telemetry;
+use crate::telemetry::{self, Telemetry};
 use keeper::{Keeper, Stops};
 use teller::Teller;
 
@@ -42,6 +42,7 @@ pub(super) fn serve(args: ServeArgs) -> Result<ExitCode, CommandError> {
     let notifier = notifier.map_err(|source| CommandError::System { what: "reach the service manager", source })?;
     let config = &settings.config;
     let queue = settings.queue.open(config.queue.durability, true)?.with(Clock::system(), config.retry);
+    let queue = Arc::new(queue);
     let _lock = settings.queue.file().map(locked).transpose()?;
     let say = |text: &str| tracing::info!("{text}");
     queue.set_tenants(&config.tenants(settings.has_gpu()))?;
@@ -54,11 +55,12 @@ pub(super) fn serve(args: ServeArgs) -> Result<ExitCode, CommandError> {
         drain: settings.drain,
         output_bytes: config.limits.output_bytes,
     };
+    let telemetry = Arc::new(Telemetry::default());
     let live = Live { retry: config.retry, findings: config.policy.policy() };
-    let source = QueueSource::new(&queue, (terms, live), &asked, &say);
+    let source = QueueSource::new(&*queue, (terms, live), &asked, &say).with(Arc::clone(&telemetry));
     let health = Health::default();
-    let _server = listen(&settings, &health, &say)?;
-    let teller = Teller::new(settings.voice, &notifier, &health);
+    let _server = listen(&settings, &health, (&queue, &telemetry), &say)?;
+    let teller = Teller::new(settings.voice, &notifier, &health, &telemetry);
     let (kill, over) = (Stop::new().map_err(pipe)?, Stop::new().map_err(pipe)?);
     let stops = Stops { asked: &asked, kill: &kill, over: &over, hangup: &hangup };
     let keeper = Keeper {
@@ -86,9 +88,15 @@ pub(super) fn serve(args: ServeArgs) -> Result<ExitCode, CommandError> {
 }
 
 /// The HTTP server, where one is configured: it answers until it is dropped.
-fn listen(settings: &ServeSettings, health: &Health, say: &dyn Fn(&str)) -> Result<Option<Server>, CommandError> {
-    let Some((setup, _)) = &settings.http else { return Ok(None) };
-    let server = Server::start(setup, http::assembled(health, []))?;
+fn listen(
+    settings: &ServeSettings,
+    health: &Health,
+    (queue, telemetry): (&Arc<SqliteQueue>, &Arc<Telemetry>),
+    say: &dyn Fn(&str),
+) -> Result<Option<Server>, CommandError> {
+    let Some((setup, tokens)) = &settings.http else { return Ok(None) };
+    let figures = http::figures(Arc::clone(queue), Arc::clone(telemetry), tokens);
+    let server = Server::start(setup, http::assembled(health, [figures]))?;
     server.places.iter().for_each(|place| say(&format!("listens at {place}")));
     Ok(Some(server))
 }

@@ -55,6 +55,8 @@ pub enum RoleName {
     Tenant,
     /// Events of object stores.
     Events,
+    /// Figures.
+    Metrics,
     /// Everything, to look at.
     Operator,
 }
@@ -112,8 +114,8 @@ pub(super) const KEYS: &[Key] = &[
     with(
         fixed(
             "http.token.role",
-            Takes::OneOf(&["tenant", "events", "operator"]),
-            "What it is for: the jobs of one tenant; events of object stores, and nothing else; or everything of \
+            Takes::OneOf(&["tenant", "events", "metrics", "operator"]),
+            "What it is for: the jobs of one tenant; events of object stores, and nothing else; figures, and nothing else; or everything of \
              everybody but submissions.",
         ),
         "\"tenant\"",

@@ -5,12 +5,14 @@
 //! everybody, and hands it to [`assembled`].
 
 mod body;
+mod figures;
 mod health;
 mod problem;
 mod server;
 mod tokens;
 
 pub use body::whole;
+pub use figures::figures;
 pub use health::Health;
 pub use problem::{Problem, Reason};
 pub use server::{ListenError, Server, Setup};

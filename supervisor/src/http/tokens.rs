@@ -22,6 +22,8 @@ pub enum Role {
     Tenant(String),
     /// Events of object stores, and nothing else.
     Events,
+    /// Figures, and nothing else.
+    Metrics,
     /// Everything of everybody, to look at and to cancel; not to submit, which only a tenant does.
     Operator,
 }

@@ -109,6 +109,10 @@ impl fmt::Display for SandboxPolicy {
 }
 
 impl Layer {
+    /// Every layer.
+    pub const ALL: [Self; 6] =
+        [Self::Privileges, Self::Syscalls, Self::Files, Self::SelfTest, Self::Namespaces, Self::Memory];
+
     /// Stable and machine-readable; never renamed.
     #[must_use]
     pub fn code(self) -> &'static str {

@@ -7,7 +7,7 @@ use std::fmt;
 use std::fs;
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -22,6 +22,7 @@ use crate::memory::{OutputRegion, SealedInput};
 use crate::pool::{Given, Supply, Task, TaskSource};
 use crate::publish;
 use crate::shutdown::Stop;
+use crate::telemetry::Telemetry;
 use crate::telemetry::span::JobSpan;
 
 /// How long an idle slot waits until it looks again.
@@ -67,6 +68,7 @@ pub struct QueueSource<'a> {
     broken: Mutex<Option<QueueError>>,
     /// How often the queue refused to answer since it last did.
     refusals: AtomicU32,
+    telemetry: Arc<Telemetry>,
 }
 
 impl fmt::Debug for QueueSource<'_> {
@@ -97,7 +99,14 @@ impl<'a> QueueSource<'a> {
     ) -> Self {
         let (live, asked) = (Mutex::new(live), Mutex::new(Instant::now()));
         let (held, broken, refusals) = (Mutex::default(), Mutex::default(), AtomicU32::new(0));
-        Self { queue, terms, live, stop, say, held, asked, broken, refusals }
+        let telemetry = Arc::default();
+        Self { queue, terms, live, stop, say, held, asked, broken, refusals, telemetry }
+    }
+
+    /// The same, counted and remembered there.
+    #[must_use]
+    pub fn with(self, telemetry: Arc<Telemetry>) -> Self {
+        Self { telemetry, ..self }
     }
 
     /// What holds from now on; jobs that are in hand have begun under what held before.
@@ -162,6 +171,7 @@ impl<'a> QueueSource<'a> {
         held.span.within(|| match answer {
             Ok(()) => {}
             Err(QueueError::Stale { .. }) => {
+                self.telemetry.lease_lost();
                 let line = format!("{}: not published by this supervisor: its lease was lost", held.job.name);
                 (self.say)(&line);
             }
@@ -174,6 +184,7 @@ impl<'a> QueueSource<'a> {
         let Claimed { lease, job } = claimed;
         let until = |wall_ms| Instant::now() + Duration::from_millis(wall_ms) + SLACK;
         let span = JobSpan::begin(&job, slot);
+        self.telemetry.claimed(&job);
         let held =
             |blake3, wall_ms| Held { lease, job: job.clone(), blake3, until: until(wall_ms), span: span.clone() };
         let spec: Spec = match serde_json::from_str(&job.payload) {
@@ -225,6 +236,7 @@ impl<'a> QueueSource<'a> {
     fn nak(&self, held: &Held, failure: &Failure, report: Option<&str>) {
         match self.queue.nak(held.lease, Fault::from(failure), &failure.to_string(), report) {
             Ok(Next::Again { after_ms }) => held.span.within(|| {
+                self.telemetry.retried(failure);
                 (self.say)(&format!("{}: {failure}; tried again in {after_ms} ms", held.job.name));
             }),
             answer => self.told(held, answer.map(drop)),
@@ -324,6 +336,7 @@ impl TaskSource for QueueSource<'_> {
             None => self.told(&held, self.queue.ack(held.lease, &text)),
         }
         held.span.tell(report);
+        self.telemetry.ended(&held.job, report, &held.span);
         // Only now: until the queue has heard, the heartbeat goes on.
         self.held().remove(&task.index);
     }

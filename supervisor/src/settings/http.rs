@@ -56,6 +56,7 @@ pub fn http(config: &Config) -> Result<Option<(Setup, Tokens)>, TokenError> {
         let role = match token.role {
             RoleName::Tenant => Role::Tenant(token.tenant.clone().unwrap_or_else(|| tenant::DEFAULT.into())),
             RoleName::Events => Role::Events,
+            RoleName::Metrics => Role::Metrics,
             RoleName::Operator => Role::Operator,
         };
         Token::new(&text, role).ok_or(TokenError::Text { place })

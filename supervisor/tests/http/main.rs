@@ -7,6 +7,7 @@
 )]
 
 mod client;
+mod metrics;
 #[path = "../served/mod.rs"]
 mod served;
 mod server;

@@ -74,6 +74,7 @@ impl Place {
         names.filter(|name| name.starts_with(".refmill-")).collect()
     }
 
+    #[allow(dead_code, reason = "not every suite that has a place looks for it")]
     /// Names in the output folder, sorted, without the hash and without what was left half written.
     pub fn published(&self) -> Vec<String> {
         let Ok(entries) = fs::read_dir(self.path("out")) else { return Vec::new() };

@@ -9,6 +9,7 @@ use crate::http::Health;
 use crate::notify::Notifier;
 use crate::pool::News;
 use crate::settings::Voice;
+use crate::telemetry::Telemetry;
 use crate::verdict::shown;
 
 /// Tells what comes of workers, prints reports where they are wanted, and counts the jobs that were buried.
@@ -16,12 +17,13 @@ pub(super) struct Teller<'a> {
     voice: Voice,
     notifier: &'a Notifier,
     health: &'a Health,
+    telemetry: &'a Telemetry,
     buried: AtomicUsize,
 }
 
 impl<'a> Teller<'a> {
-    pub fn new(voice: Voice, notifier: &'a Notifier, health: &'a Health) -> Self {
-        Self { voice, notifier, health, buried: AtomicUsize::new(0) }
+    pub fn new(voice: Voice, notifier: &'a Notifier, health: &'a Health, telemetry: &'a Telemetry) -> Self {
+        Self { voice, notifier, health, telemetry, buried: AtomicUsize::new(0) }
     }
 
     pub fn buried(&self) -> usize {
@@ -29,6 +31,7 @@ impl<'a> Teller<'a> {
     }
 
     pub fn hear(&self, news: News) {
+        self.telemetry.worker(&news);
         match news {
             News::Ready(device, verdict) => {
                 let (reason, uuid) = (shown(&device.reason), shown(&device.uuid));
